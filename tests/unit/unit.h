@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * unit.h -- cmocka with the headers it wants in front, and seeded randomness.
+ *
+ * A random test calls unit_seed(), which prints the seed it runs with and takes
+ * another one from YUEBING_TEST_SEED, so that a failure can be repeated.
+ */
+#ifndef YB_TESTS_UNIT_H
+#define YB_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* xorshift64*: small, fast, the same everywhere. */
+static inline uint64_t
+unit_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * 2685821657736338717ull;
+}
+
+static inline uint64_t
+unit_seed(const char *what)
+{
+    const char *given = getenv("YUEBING_TEST_SEED");
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+
+    seed = seed == 0 ? 1 : seed;
+    printf("%s: seed %llu (repeat with YUEBING_TEST_SEED)\n", what, (unsigned long long)seed);
+    return seed;
+}
+
+#endif /* YB_TESTS_UNIT_H */
