@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config_table.h -- every parameter there is: one row each.
+ *
+ * The rows make the struct (base/config.h), the environment names, the command
+ * line options, the checks, `yuebing config`, docs/config.md, the man pages and
+ * the shell completion. Add a row, run tools/gen/docs.sh, and all of them know it.
+ *
+ * Columns of YB_CONFIG_MAP
+ *   section, name  `[section]` and `name =` in the file; YUEBING_<SECTION>_<NAME>
+ *                  in the environment; --<section>-<name> on the command line;
+ *                  config->section_name in C.
+ *   type           BOOL, U32, U64, BYTES (k, m, g, t are powers of 1024), MS (a
+ *                  duration; the name ends in _ms; 250, 250ms and 5s are
+ *                  understood), STRING, PATH, ENUM, or ID (32 hex digits).
+ *   unit           What is counted, for people to read.
+ *   default        As text, so that the default goes the way every value goes.
+ *   low, high      Inclusive. For STRING and PATH: of the length in bytes.
+ *   choices        A row of YB_CONFIG_CHOICES_MAP for ENUM, otherwise `none`.
+ *   alias          A second, short name: --<alias> and YUEBING_<ALIAS>; "" for none.
+ *   help           One line without a full stop.
+ *
+ * No row may hold a secret: secrets live in files, rows hold their paths.
+ */
+#ifndef YB_BASE_CONFIG_TABLE_H
+#define YB_BASE_CONFIG_TABLE_H
+
+#define YB_CONFIG_KIB (1024ull)
+#define YB_CONFIG_MIB (1024ull * YB_CONFIG_KIB)
+#define YB_CONFIG_GIB (1024ull * YB_CONFIG_MIB)
+#define YB_CONFIG_TIB (1024ull * YB_CONFIG_GIB)
+
+/* Longest STRING and PATH, without the NUL. */
+#define YB_CONFIG_STRING_MAX 255
+#define YB_CONFIG_PATH_MAX   1023
+
+/* Names in the environment that begin with YUEBING_ and are not rows. Any other unknown one
+ * refuses to start, for it is nearly always a misspelt row. */
+/* clang-format off */
+#define YB_CONFIG_ENVIRONMENT_OTHER_MAP(X)                                                \
+    X("YUEBING_TEST_SEED", "seed of the random tests; read by the test programs only")
+
+#define YB_CONFIG_SECTION_MAP(X)                                                          \
+    X(config,  "where the configuration comes from")                                      \
+    X(net,     "listening, connections, limits and flow control")                         \
+    X(auth,    "who we are to our peers, and the secret that proves it")                  \
+    X(tls,     "encryption of control and data connections")                              \
+    X(cluster, "which cluster this process belongs to")                                   \
+    X(log,     "what is logged, and how")                                                 \
+    X(trace,   "spans of requests and transfers")
+
+#define YB_CONFIG_CHOICES_net_io(C)                                                       \
+    C(YB_CONFIG_NET_IO_AUTO,     "auto")                                                  \
+    C(YB_CONFIG_NET_IO_EPOLL,    "epoll")                                                 \
+    C(YB_CONFIG_NET_IO_IO_URING, "io_uring")
+
+#define YB_CONFIG_CHOICES_auth_role(C)                                                    \
+    C(YB_CONFIG_AUTH_ROLE_CLIENT,    "client")                                            \
+    C(YB_CONFIG_AUTH_ROLE_NODE,      "node")                                              \
+    C(YB_CONFIG_AUTH_ROLE_DIRECTORY, "directory")                                         \
+    C(YB_CONFIG_AUTH_ROLE_ADMIN,     "admin")
+
+#define YB_CONFIG_CHOICES_tls_mode(C)                                                     \
+    C(YB_CONFIG_TLS_MODE_OFF, "off")                                                      \
+    C(YB_CONFIG_TLS_MODE_ON,  "on")
+
+#define YB_CONFIG_CHOICES_log_level(C)                                                    \
+    C(YB_CONFIG_LOG_LEVEL_ERROR, "error")                                                 \
+    C(YB_CONFIG_LOG_LEVEL_WARN,  "warn")                                                  \
+    C(YB_CONFIG_LOG_LEVEL_INFO,  "info")                                                  \
+    C(YB_CONFIG_LOG_LEVEL_DEBUG, "debug")
+
+#define YB_CONFIG_CHOICES_log_format(C)                                                   \
+    C(YB_CONFIG_LOG_FORMAT_TEXT, "text")                                                  \
+    C(YB_CONFIG_LOG_FORMAT_JSON, "json")
+
+#define YB_CONFIG_CHOICES_MAP(L)                                                          \
+    L(net_io) L(auth_role) L(tls_mode) L(log_level) L(log_format)
+
+/*    section  name                  type    unit           default  low high choices alias
+ *      help */
+#define YB_CONFIG_MAP(X)                                                                  \
+    X(config,  file,                 PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "config",                                              \
+      "INI file to read; empty for none")                                                 \
+    X(net,     listen,               STRING, "address",     "127.0.0.1:14700",            \
+      1, YB_CONFIG_STRING_MAX, none, "listen",                                            \
+      "address and port to listen on; port 0 takes any free one")                         \
+    X(net,     io,                   ENUM,   "",            "auto",                       \
+      0, 0, net_io, "",                                                                   \
+      "how sockets are driven; auto takes io_uring where the kernel permits it")          \
+    X(net,     workers,              U32,    "threads",     "1",                          \
+      1, 256, none, "workers",                                                            \
+      "event loops, each on its own thread")                                              \
+    X(net,     spin_us,              U32,    "us",          "50",                         \
+      0, 1000, none, "",                                                                  \
+      "longest time a busy worker polls before it sleeps")                                \
+    X(net,     congestion,           STRING, "algorithm",   "cubic",                      \
+      1, 15, none, "",                                                                    \
+      "TCP congestion control, set per socket; system leaves the kernel's default")       \
+    X(net,     handshake_timeout_ms, MS,     "ms",          "3000",                       \
+      10, 600000, none, "",                                                               \
+      "a peer that has not finished its hello by then is dropped")                        \
+    X(net,     frame_timeout_ms,     MS,     "ms",          "10000",                      \
+      10, 600000, none, "",                                                               \
+      "a frame that was begun has to be complete by then")                                \
+    X(net,     idle_ping_ms,         MS,     "ms",          "15000",                      \
+      100, 3600000, none, "",                                                             \
+      "a connection silent for this long is asked whether it lives")                      \
+    X(net,     connect_timeout_ms,   MS,     "ms",          "2000",                       \
+      10, 600000, none, "",                                                               \
+      "longest time to wait for a connection to be made")                                 \
+    X(net,     connections_max,      U32,    "connections", "16384",                      \
+      1, 1048576, none, "",                                                               \
+      "connections accepted at the same time")                                            \
+    X(net,     unauthenticated_max,  U32,    "connections", "1024",                       \
+      1, 1048576, none, "",                                                               \
+      "connections that have not proved who they are, at the same time")                  \
+    X(net,     request_credits,      U32,    "requests",    "256",                        \
+      1, 65536, none, "",                                                                 \
+      "requests a peer may have unanswered on one connection")                            \
+    X(net,     byte_credits,         BYTES,  "bytes",       "64m",                        \
+      64 * YB_CONFIG_KIB, 64 * YB_CONFIG_GIB, none, "",                                   \
+      "bytes a peer may have unanswered on one connection")                               \
+    X(net,     body_bytes_max,       BYTES,  "bytes",       "1m",                         \
+      4 * YB_CONFIG_KIB, YB_CONFIG_GIB, none, "",                                         \
+      "largest body of one message")                                                      \
+    X(net,     data_bytes_max,       BYTES,  "bytes",       "1t",                         \
+      4 * YB_CONFIG_KIB, 256 * YB_CONFIG_TIB, none, "",                                   \
+      "most bytes of bulk data behind one message")                                       \
+    X(net,     unsent_bytes_max,     BYTES,  "bytes",       "256k",                       \
+      16 * YB_CONFIG_KIB, YB_CONFIG_GIB, none, "",                                        \
+      "most bytes the kernel may hold unsent for one connection")                         \
+    X(net,     drain_ms,             MS,     "ms",          "2000",                       \
+      0, 600000, none, "",                                                                \
+      "time given to running requests when the process stops")                            \
+    X(net,     helper_threads,       U32,    "threads",     "4",                          \
+      1, 256, none, "",                                                                   \
+      "threads for calls that block, such as name look-ups")                              \
+    X(auth,    secret_file,          PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "secret-file",                                         \
+      "file with the shared secret, readable by its owner only; empty for none")          \
+    X(auth,    insecure,             BOOL,   "",            "false",                      \
+      0, 1, none, "insecure",                                                             \
+      "serve beyond loopback without a secret: whoever reaches the port may do anything") \
+    X(auth,    role,                 ENUM,   "",            "client",                     \
+      0, 0, auth_role, "",                                                                \
+      "what this process proves to be to its peers")                                      \
+    X(auth,    tenant,               STRING, "name",        "default",                    \
+      1, 128, none, "tenant",                                                             \
+      "tenant whose keys a client uses")                                                  \
+    X(tls,     mode,                 ENUM,   "",            "off",                        \
+      0, 0, tls_mode, "tls",                                                              \
+      "TLS 1.3 on every connection")                                                      \
+    X(tls,     cert_file,            PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "",                                                    \
+      "certificate chain (PEM); empty: one is made at start")                             \
+    X(tls,     key_file,             PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "",                                                    \
+      "private key (PEM) of the certificate; empty: one is made at start")                \
+    X(cluster, id,                   ID,     "",            "",                           \
+      0, 0, none, "",                                                                     \
+      "cluster that peers must name too: 32 hex digits; empty takes any")                 \
+    X(log,     level,                ENUM,   "",            "info",                       \
+      0, 0, log_level, "log-level",                                                       \
+      "least serious line that is logged")                                                \
+    X(log,     format,               ENUM,   "",            "text",                       \
+      0, 0, log_format, "log-format",                                                     \
+      "text for people, or json with one object a line")                                  \
+    X(trace,   ring_records,         U32,    "spans",       "65536",                      \
+      64, 16777216, none, "",                                                             \
+      "spans remembered in memory, the newest ones")
+/* clang-format on */
+
+#endif /* YB_BASE_CONFIG_TABLE_H */
