@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of the README over Meson and ninja. `make help` lists them.
+BUILD        ?= build
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+FUZZ_SECONDS ?= 20
+BENCH        ?= net
+MESON_FLAGS  ?=
+
+all: $(BUILD)/build.ninja ## build everything: build/yuebing, the libraries, the tests
+	@ninja -C $(BUILD)
+
+setup: ## install the Debian packages that are missing (tools/packages.txt)
+	@tools/setup.sh full
+
+demo: all ## two processes that authenticate each other and exchange messages
+	@$(BUILD)/yuebing demo
+
+test: setup-test all ## every suite in its short form; the last line counts
+	@tools/test.sh short $(BUILD)
+
+test-all: setup all ## sanitizers, long forms, fuzz smoke, all mutants
+	@tools/test.sh all $(BUILD)
+
+test-asan: setup ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/test.sh asan
+
+test-tsan: setup ## the suites under ThreadSanitizer
+	@tools/test.sh tsan
+
+test-mutants: setup-test ## every documented mutant must make its test fail
+	@tools/mutants.py
+
+fuzz: setup ## run each fuzzer FUZZ_SECONDS seconds on the kept corpus
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
+
+bench: all ## our framing beside bare sockets (BENCH=net)
+	@$(BUILD)/yuebing bench $(BENCH)
+
+install: all ## libraries, headers, yuebing.pc, man pages, completions (PREFIX, DESTDIR)
+	@tools/install.sh $(BUILD) "$(PREFIX)" "$(DESTDIR)"
+
+format: setup ## let clang-format decide the spacing
+	@tools/lint/format.sh --fix
+
+lint: setup all ## house rules that a program can check
+	@tools/lint/run.sh $(BUILD)
+
+clean: ## remove what the targets above built
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-mutants
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+$(BUILD)/build.ninja:
+	@tools/setup.sh test
+	@meson setup $(BUILD) $(MESON_FLAGS)
+
+setup-test:
+	@tools/setup.sh test
+
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-mutants fuzz bench \
+        install format lint clean help

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Show that the tests notice: every tests/mutants/*.mutant must make its test fail.
+
+A mutant is a one-line change that breaks one documented rule. It is applied in a copy
+of the tree (build-mutants/tree), built there, its test is run and must fail, and the
+change is taken back. CONTRIBUTING.md describes the file format.
+
+Exit 0 when every mutant that ran was caught; 1 when one survived, does not apply or
+does not build.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORK = ROOT / "build-mutants"
+TREE = WORK / "tree"
+BUILD = WORK / "build"
+FORMAT = re.compile(
+    r"\A(?P<why>(?:#[^\n]*\n)+)file: (?P<file>\S+)\ntest: (?P<test>\S+)\n"
+    r"<<<<\n(?P<old>.*?)\n====\n(?P<new>.*?)\n?>>>>\s*\Z", re.S)
+SKIPPED = 77
+
+
+class Bad(Exception):
+    """A mutant that cannot be judged, or a tree that cannot be built."""
+
+
+def run(command, **options):
+    return subprocess.run(command, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+
+
+def sync_tree():
+    """Make TREE equal to the tracked and new files here, touching only what differs."""
+    listed = run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True)
+    names = {n for n in listed.stdout.split("\0") if n and (ROOT / n).is_file()}
+    for name in names:
+        source, copy = ROOT / name, TREE / name
+        if copy.is_file() and copy.read_bytes() == source.read_bytes():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
+        shutil.copyfile(source, copy)
+        shutil.copymode(source, copy)
+    for path in [p for p in TREE.rglob("*") if p.is_file()]:
+        if str(path.relative_to(TREE)) not in names and "__pycache__" not in path.parts:
+            path.unlink()
+
+
+def configure():
+    if not (BUILD / "build.ninja").exists():
+        done = run(["meson", "setup", str(BUILD), str(TREE), "-Dwerror=false", "-Doptimization=1"])
+        if done.returncode:
+            raise Bad(done.stdout[-2000:])
+
+
+def introspect():
+    """Return {test name: (command, environment, workdir, [ninja targets])}."""
+    # A build file may have changed with the tree; build.ninja regenerates itself.
+    if run(["ninja", "-C", str(BUILD), "build.ninja"]).returncode:
+        raise Bad("meson cannot configure the copied tree")
+    told = run(["meson", "introspect", "--tests", "--targets", "-f", str(BUILD)], check=True)
+    data = json.loads(told.stdout)
+    outputs = {t["id"]: [os.path.relpath(f, BUILD) for f in t["filename"]]
+               for t in data["targets"]}
+    tests = {}
+    for test in data["tests"]:
+        targets = [f for i in test["depends"] for f in outputs[i]]
+        tests[test["name"]] = (test["cmd"], test["env"], test["workdir"] or str(BUILD), targets)
+    return tests
+
+
+def read_mutant(path):
+    parsed = FORMAT.match(path.read_text(encoding="utf-8"))
+    if not parsed:
+        raise Bad("not in the format of CONTRIBUTING.md")
+    return parsed.groupdict()
+
+
+def build(targets):
+    done = run(["ninja", "-C", str(BUILD), *targets])
+    if done.returncode:
+        tail = [line for line in done.stdout.splitlines() if "error" in line][:3]
+        raise Bad("does not build: " + " | ".join(tail))
+
+
+def run_test(test, timeout_s):
+    """Return the exit status; None when the test ran into the time limit."""
+    command, env, workdir, _ = test
+    process = subprocess.Popen(command, cwd=workdir, env={**os.environ, **env},
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:  # What the test started dies with it, also when the test itself crashed.
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def judge(mutant, tests, healthy, timeout_s):
+    """Return "caught", "survived" or "skipped"."""
+    name = mutant["test"]
+    if name not in tests:
+        raise Bad(f"names the test '{name}', which does not exist")
+    test = tests[name]
+    if name not in healthy:
+        build(test[3])
+        healthy[name] = run_test(test, timeout_s)
+    if healthy[name] == SKIPPED:
+        return "skipped"
+    if healthy[name] != 0:
+        raise Bad(f"test '{name}' fails without any mutant")
+    path = TREE / mutant["file"]
+    original = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if original.count(mutant["old"]) != 1:
+        raise Bad(f"its text occurs {original.count(mutant['old'])} times in {mutant['file']}")
+    try:
+        path.write_text(original.replace(mutant["old"], mutant["new"]), encoding="utf-8")
+        build(test[3])
+        return "survived" if run_test(test, timeout_s) == 0 else "caught"
+    finally:
+        path.write_text(original, encoding="utf-8")
+
+
+def choose(options):
+    paths = sorted((ROOT / "tests" / "mutants").glob("*.mutant"))
+    if options.only:
+        paths = [p for p in paths if re.search(options.only, p.stem)]
+    if options.sample and options.sample < len(paths):
+        seed = options.seed or run(["git", "rev-parse", "HEAD"], cwd=ROOT).stdout.strip()
+        paths = sorted(random.Random(seed).sample(paths, options.sample))
+        print(f"mutants: a sample of {options.sample}, seed {seed}")
+    return paths
+
+
+def main():
+    parser = argparse.ArgumentParser(description="every mutant must make its test fail")
+    parser.add_argument("--only", metavar="REGEX", help="only mutants whose file name matches")
+    parser.add_argument("--sample", type=int, metavar="N", help="N of them, drawn by the seed")
+    parser.add_argument("--seed", help="of the sample; default: the commit")
+    parser.add_argument("--timeout", type=int, default=120, metavar="S", help="for one test run")
+    parser.add_argument("--score", metavar="FILE", help='write "passed failed skipped" there')
+    options = parser.parse_args()
+
+    paths = choose(options)
+    results = {"caught": 0, "survived": 0, "skipped": 0, "broken": 0}
+    healthy = {}
+    sync_tree()
+    configure()
+    tests = introspect()
+    for path in paths:
+        begin = time.monotonic()
+        why = ""
+        try:
+            result = judge(read_mutant(path), tests, healthy, options.timeout)
+        except Bad as reason:
+            result, why = "broken", f"  {reason}"
+        results[result] += 1
+        print(f"{result:9} {path.stem:60} {time.monotonic() - begin:5.1f} s{why}", flush=True)
+
+    bad = results["survived"] + results["broken"]
+    if options.score:
+        pathlib.Path(options.score).write_text(f"{results['caught']} {bad} {results['skipped']}\n")
+    print(f"{results['caught']} caught, {results['survived']} survived"
+          + "".join(f", {results[k]} {k}" for k in ("broken", "skipped") if results[k]))
+    return 1 if bad else 0
+
+
+try:
+    sys.exit(main())
+except Bad as reason:
+    print(f"mutants: {reason}", file=sys.stderr)
+    sys.exit(1)
