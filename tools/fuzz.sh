@@ -8,16 +8,18 @@ cd "$(dirname "$0")/.."
 
 score=${1:-/dev/null}
 seconds=${FUZZ_SECONDS:-20}
-build=build-fuzz
+build="build-fuzz"
 passed=0 failed=0
 
-[ -f $build/build.ninja ] || CC=clang meson setup $build -Dfuzz=true -Db_lundef=false \
+[ -f "$build/build.ninja" ] || CC=clang meson setup "$build" -Dfuzz=true -Db_lundef=false \
     -Db_sanitize=address,undefined -Dbuildtype=debug -Doptimization=1
-ninja -C $build
+ninja -C "$build"
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 for program in "$build"/tests/fuzz/fuzz_*; do
-    [ -f "$program" ] && [ -x "$program" ] || continue
+    if [ ! -f "$program" ] || [ ! -x "$program" ]; then
+        continue
+    fi
     name=$(basename "$program")
     name=${name#fuzz_}
     if [ -n "${FUZZ_ONLY:-}" ] && [ "$FUZZ_ONLY" != "$name" ]; then

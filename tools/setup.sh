@@ -44,13 +44,15 @@ fi
 if [ "$(id -u)" -ne 0 ]; then
     echo "setup: missing: ${missing[*]}" >&2
     echo "setup: run this once, then repeat your command:" >&2
-    echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    echo "    sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends" \
+        "${missing[*]}'" >&2
     exit 1
 fi
 
 echo "setup: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 options=(-y -q -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
-apt-get update "${options[@]}" </dev/null >/dev/null || echo "setup: apt-get update failed; trying anyway" >&2
+apt-get update "${options[@]}" </dev/null >/dev/null ||
+    echo "setup: apt-get update failed; trying anyway" >&2
 apt-get install "${options[@]}" --no-install-recommends "${missing[@]}" </dev/null >/dev/null
 echo "setup: done"

@@ -21,7 +21,8 @@ suites() { # LABEL BUILD [MESON-TEST-OPTION...]
     echo "== $label"
     rm -f "$dir/meson-logs/testlog.json"
     meson test -C "$dir" --no-rebuild --print-errorlogs "$@" </dev/null || true
-    tools/test_count.py "$dir/meson-logs/testlog.json" >"$scores/$label" || echo "0 1 0" >"$scores/$label"
+    tools/test_count.py "$dir/meson-logs/testlog.json" >"$scores/$label" ||
+        echo "0 1 0" >"$scores/$label"
 }
 
 configured() { # BUILD MESON-SETUP-OPTION...: configure once, then build

@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Goal: each check of tools/lint/ notices what it is there for, and is content without it.
+# Method: a scratch repository with one sin at a time.
+# Usage: lint_test.sh SOURCE
+set -u
+source=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 2
+git init -q . && mkdir -p tools src/base src/net include/yuebing tools/gen
+cp -r "$source/tools/lint" "$source/tools/layers.txt" tools/
+cp "$source/.clang-format" .
+spdx='/* SPDX-License-Identifier: Apache-2.0 */'
+n=0 bad=0
+
+expect() { # WANTED-STATUS CHECK WHAT
+    "tools/lint/$2" >/dev/null 2>&1 </dev/null
+    local got=$?
+    n=$((n + 1))
+    if [ "$got" -eq "$1" ] || [ "$got" -eq 77 ]; then
+        echo "ok $n - ${2%.*}: $3"
+    else
+        echo "not ok $n - ${2%.*}: $3 (status $got, not $1)"
+        bad=1
+    fi
+}
+sin() { # CHECK FILE TEXT WHAT
+    mkdir -p "$(dirname "$2")"
+    expect 0 "$1" "content before: $4"
+    printf '%b\n' "$3" >"$2"
+    expect 1 "$1" "$4"
+    rm -f "$2"
+}
+long=$(printf 'x;\\n%.0s' {1..71})
+sin spdx.sh src/base/a.c 'int yb_a;' 'a source without a licence line'
+sin layers.py src/base/a.c "$spdx\n#include \"net/b.h\"" 'base includes net'
+sin layers.py src/odd/a.c "$spdx" 'a folder that is not in the table'
+sin headers.py src/base/a.h "$spdx\nuint32_t yb_a(void);" 'a header that needs another one first'
+sin headers.py include/yuebing/a.h "$spdx\nint yb_new(int class, int new);" 'a public header not in C++'
+sin sizes.py src/base/a.c "$spdx\nvoid\nf(void)\n{\n$long}" 'a function of 75 lines'
+sin sizes.py src/base/a.c "$spdx\nvoid\nf(int a, int b, int c, int d, int e, int f, int g)\n{\n}" \
+    'seven parameters'
+sin sizes.py src/base/a.c "$spdx\nvoid\nf(void)\n{\nif (a) {\nif (a) {\nif (a) {\nif (a) {\nif (a) {
+}\n}\n}\n}\n}\n}" 'nesting of five'
+sin sizes.py src/base/a.c "$spdx\n/* $(printf '%0100d' 0) */" 'a line of 106 columns'
+sin forbidden.py src/base/a.c "$spdx\nint\nf(void)\n{\nreturn atoi(\"1\");\n}" 'atoi'
+sin forbidden.py src/net/a.c "$spdx\nint\nf(void)\n{\nreturn getenv(\"A\") != 0;\n}" 'getenv'
+sin forbidden.py tests/unit/a.c "$spdx\nint\nf(void)\n{\nusleep(1);\n}" 'a test that sleeps'
+early='goto err_x;\n    }\n    if (b) {\n        return 1;\n    }\n    return 0;\nerr_x:\n    return 2;'
+sin unwinding.py src/base/a.c "$spdx\nint\nf(void)\n{\n    if (a) {\n        $early\n}" \
+    'a return past unwinding'
+sin private_paths.sh docs/a.md "see /ho""me/somebody/notes" 'a path of one machine'
+printf '#!/bin/sh\nexit 1\n' >tools/gen/a.sh && chmod +x tools/gen/a.sh
+expect 1 generated.sh 'a generated file is stale'
+rm tools/gen/a.sh
+sin scripts.sh tools/a.py "def f(:" 'Python that does not parse'
+sin format.sh src/base/a.c "$spdx\nint   yb_a;" 'spacing of its own'
+head -c 204801 /dev/zero >big
+expect 1 blobs.sh 'a file above 200 KB'
+rm big
+expect 0 blobs.sh 'content without it'
+echo "1..$n"
+exit $bad

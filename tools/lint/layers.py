@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Every #include in src/ follows tools/layers.txt; bench/ and bind/ see only the public API.
+import re
+
+import csource
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+
+
+def layers():
+    table = {}
+    for line in csource.read("tools/layers.txt").splitlines():
+        if line.strip() and not line.startswith("#"):
+            folder, _, below = line.partition("->")
+            table[folder.strip()] = set(below.split())
+    return table
+
+
+def main():
+    table = layers()
+    problems = []
+    for name in csource.files(".c", ".h", under=("include", "src", "bench", "bind")):
+        text = csource.read(name)
+        top, *rest = name.split("/")
+        layer = rest[0] if top == "src" and len(rest) > 1 else None
+        if layer and layer not in table:
+            problems.append(f"{name}:1: src/{layer} is not in tools/layers.txt")
+            continue
+        for match in INCLUDE.finditer(text):
+            wanted = match[1].split("/")[0]
+            at = f"{name}:{csource.line_of(text, match.start())}:"
+            if wanted == "yuebing" or "/" not in match[1] or wanted not in table:
+                continue  # Public, the same folder by bare name, or a system header.
+            if layer is None:
+                problems.append(f"{at} {top}/ may include only yuebing/, not {match[1]}")
+            elif wanted != layer and wanted not in table[layer] and "*" not in table[layer]:
+                problems.append(f"{at} {layer} may not include {match[1]}: see tools/layers.txt")
+            elif match[1].endswith("_internal.h") and wanted != layer:
+                problems.append(f"{at} {match[1]} is for its own folder")
+    csource.report(problems)
+
+
+main()
