@@ -98,6 +98,7 @@ enum yb_config_source {
 struct yb_config_origin {
     enum yb_config_source source;
     bool by_alias; /* The alias was used, not the full name. */
+    uint8_t named; /* One bit per source that has named the row (C3); kept by this module. */
     uint32_t line; /* In the file; 0 for other sources. */
 };
 
@@ -176,8 +177,8 @@ YB_CHECKED enum yb_status yb_config_load(const struct yb_config_input *input,
                                          char message_out[YB_CONFIG_MESSAGE_MAX]);
 
 /* Apply the `length` bytes at `text` to *config as a file called `name` would be. Values that
- * a stronger source gave stay. Fails with INVALID as yb_config_load does; *config then holds
- * the values before the offending line. */
+ * a stronger source gave stay. Fails with INVALID as yb_config_load does; *config is then
+ * untouched. `text` needs no NUL at its end. */
 YB_CHECKED enum yb_status yb_config_parse_file(struct yb_config *config, const char *name,
                                                const char *text, size_t length,
                                                char message_out[YB_CONFIG_MESSAGE_MAX]);
