@@ -37,7 +37,8 @@ sin spdx.sh src/base/a.c 'int yb_a;' 'a source without a licence line'
 sin layers.py src/base/a.c "$spdx\n#include \"net/b.h\"" 'base includes net'
 sin layers.py src/odd/a.c "$spdx" 'a folder that is not in the table'
 sin headers.py src/base/a.h "$spdx\nuint32_t yb_a(void);" 'a header that needs another one first'
-sin headers.py include/yuebing/a.h "$spdx\nint yb_new(int class, int new);" 'a public header not in C++'
+sin headers.py include/yuebing/a.h "$spdx\nint yb_new(int class, int new);" \
+    'a public header that is not C++'
 sin sizes.py src/base/a.c "$spdx\nvoid\nf(void)\n{\n$long}" 'a function of 75 lines'
 sin sizes.py src/base/a.c "$spdx\nvoid\nf(int a, int b, int c, int d, int e, int f, int g)\n{\n}" \
     'seven parameters'
@@ -47,8 +48,9 @@ sin sizes.py src/base/a.c "$spdx\n/* $(printf '%0100d' 0) */" 'a line of 106 col
 sin forbidden.py src/base/a.c "$spdx\nint\nf(void)\n{\nreturn atoi(\"1\");\n}" 'atoi'
 sin forbidden.py src/net/a.c "$spdx\nint\nf(void)\n{\nreturn getenv(\"A\") != 0;\n}" 'getenv'
 sin forbidden.py tests/unit/a.c "$spdx\nint\nf(void)\n{\nusleep(1);\n}" 'a test that sleeps'
-early='goto err_x;\n    }\n    if (b) {\n        return 1;\n    }\n    return 0;\nerr_x:\n    return 2;'
-sin unwinding.py src/base/a.c "$spdx\nint\nf(void)\n{\n    if (a) {\n        $early\n}" \
+middle='    if (b) {\n        return 1;\n    }\n    return 0;'
+sin unwinding.py src/base/a.c \
+    "$spdx\nint\nf(void)\n{\n    goto err_x;\n$middle\nerr_x:\n    return 2;\n}" \
     'a return past unwinding'
 sin private_paths.sh docs/a.md "see /ho""me/somebody/notes" 'a path of one machine'
 printf '#!/bin/sh\nexit 1\n' >tools/gen/a.sh && chmod +x tools/gen/a.sh
