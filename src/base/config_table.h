@@ -38,7 +38,8 @@
  * refuses to start, for it is nearly always a misspelt row. */
 /* clang-format off */
 #define YB_CONFIG_ENVIRONMENT_OTHER_MAP(X)                                                \
-    X("YUEBING_TEST_SEED", "seed of the random tests; read by the test programs only")
+    X("YUEBING_TEST_SEED", "seed of the random tests; read by the test programs only")    \
+    X("YUEBING_TEST_LONG", "long forms of the tests; read by the test programs only")
 
 #define YB_CONFIG_SECTION_MAP(X)                                                          \
     X(config,  "where the configuration comes from")                                      \
@@ -68,7 +69,8 @@
     C(YB_CONFIG_LOG_LEVEL_ERROR, "error")                                                 \
     C(YB_CONFIG_LOG_LEVEL_WARN,  "warn")                                                  \
     C(YB_CONFIG_LOG_LEVEL_INFO,  "info")                                                  \
-    C(YB_CONFIG_LOG_LEVEL_DEBUG, "debug")
+    C(YB_CONFIG_LOG_LEVEL_DEBUG, "debug")                                                 \
+    C(YB_CONFIG_LOG_LEVEL_TRACE, "trace")
 
 #define YB_CONFIG_CHOICES_log_format(C)                                                   \
     C(YB_CONFIG_LOG_FORMAT_TEXT, "text")                                                  \
@@ -163,10 +165,13 @@
       "cluster that peers must name too: 32 hex digits; empty takes any")                 \
     X(log,     level,                ENUM,   "",            "info",                       \
       0, 0, log_level, "log-level",                                                       \
-      "least serious line that is logged")                                                \
+      "least serious line that is logged; trace needs a build with YB_LOG_TRACE")         \
     X(log,     format,               ENUM,   "",            "text",                       \
       0, 0, log_format, "log-format",                                                     \
       "text for people, or json with one object a line")                                  \
+    X(log,     lines_per_second,     U32,    "lines",       "5",                          \
+      1, 100000, none, "",                                                                \
+      "lines a second that one place in the code may log; the rest is counted")           \
     X(trace,   ring_records,         U32,    "spans",       "65536",                      \
       64, 16777216, none, "",                                                             \
       "spans remembered in memory, the newest ones")

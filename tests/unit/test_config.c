@@ -295,7 +295,7 @@ test_config__a_bad_value_refuses_with_the_text_and_what_is_allowed(void **state)
         {"--net-congestion=abcdefghijklmnop", "abcdefghijklmnop", "1 .. 15"},
         {"--auth-insecure=maybe", "\"maybe\"", "true or false"},
         {"--cluster-id=abc", "\"abc\"", "32 hex digits"},
-        {"--log-level=loud", "\"loud\"", "error, warn, info or debug"},
+        {"--log-level=loud", "\"loud\"", "error, warn, info, debug or trace"},
     };
 
     (void)state;
