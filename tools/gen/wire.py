@@ -324,8 +324,7 @@ def c_layout_struct(layout):
     for f in layout.tails:
         yield f"    {layout.upper}_{f.name.upper()}_MAX = {f.count},"
     for f in layout.fields:
-        if f.kind != "reserved":
-            yield f"    {layout.upper}_AT_{f.name.upper()} = {f.offset},"
+        yield f"    {layout.upper}_AT_{f.name.upper()} = {f.offset},"
     yield "};"
     yield ""
     yield f"{layout.type} {{"

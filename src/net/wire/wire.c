@@ -108,6 +108,7 @@ yb_wire_type_name(uint32_t value)
     case YB_WIRE_TYPE_ECHO: return "echo";
     case YB_WIRE_TYPE_CREDIT: return "credit";
     case YB_WIRE_TYPE_GOAWAY: return "goaway";
+    case YB_WIRE_TYPE_VOID: return "void";
     default: return "unknown";
     }
 }

@@ -67,6 +67,7 @@ enum yb_wire_type {
     YB_WIRE_TYPE_ECHO = 2, /* Body: any bytes, returned as they came. */
     YB_WIRE_TYPE_CREDIT = 3, /* No body, no reply: only the credit in the header counts. */
     YB_WIRE_TYPE_GOAWAY = 4, /* Body: `goaway`, no reply: send no new request here. */
+    YB_WIRE_TYPE_VOID = 5, /* A request that was withdrawn before it was sent: any body, no data, no reply; ignored. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -74,7 +75,8 @@ const char *yb_wire_type_name(uint32_t value);
 
 /* Bits of `frame_header.flags`. All others must be zero. */
 #define YB_WIRE_FRAME_FLAG_REPLY ((uint16_t)0x1) /* The answer to the request with the same request_id. */
-#define YB_WIRE_FRAME_FLAG_ALL ((uint16_t)0x1)
+#define YB_WIRE_FRAME_FLAG_UNDECIDED ((uint16_t)0x2) /* In a reply with status AGAIN: an earlier attempt of the same operation is still running; ask again. */
+#define YB_WIRE_FRAME_FLAG_ALL ((uint16_t)0x3)
 
 /* Optional abilities. Both sides may use what both announced; unknown bits are ignored. */
 #define YB_WIRE_FEATURE_ALL ((uint64_t)0x0)
@@ -134,6 +136,7 @@ enum {
     YB_WIRE_HELLO_AT_ROLE = 144,
     YB_WIRE_HELLO_AT_LANE = 145,
     YB_WIRE_HELLO_AT_LANE_CLASS = 146,
+    YB_WIRE_HELLO_AT_RESERVED = 147,
     YB_WIRE_HELLO_AT_TENANT = 148,
     YB_WIRE_HELLO_AT_SOFTWARE = 150,
 };
@@ -192,6 +195,7 @@ enum {
     YB_WIRE_CHALLENGE_AT_BODY_BYTES_MAX = 140,
     YB_WIRE_CHALLENGE_AT_VERSION = 144,
     YB_WIRE_CHALLENGE_AT_AUTH_REQUIRED = 146,
+    YB_WIRE_CHALLENGE_AT_RESERVED = 147,
     YB_WIRE_CHALLENGE_AT_SOFTWARE = 150,
 };
 
@@ -264,6 +268,7 @@ enum {
     YB_WIRE_WELCOME_AT_PROOF = 0,
     YB_WIRE_WELCOME_AT_PING_INTERVAL_MS = 32,
     YB_WIRE_WELCOME_AT_ROLE = 36,
+    YB_WIRE_WELCOME_AT_RESERVED = 37,
 };
 
 struct yb_wire_welcome {
@@ -295,6 +300,7 @@ enum {
     YB_WIRE_REFUSAL_AT_VERSION_MAX = 6,
     YB_WIRE_REFUSAL_AT_REASON = 8,
     YB_WIRE_REFUSAL_AT_TEXT = 10,
+    YB_WIRE_REFUSAL_AT_RESERVED = 12,
 };
 
 struct yb_wire_refusal {
@@ -327,6 +333,7 @@ enum {
     YB_WIRE_FRAME_HEADER_AT_CLASS = 5,
     YB_WIRE_FRAME_HEADER_AT_TYPE = 6,
     YB_WIRE_FRAME_HEADER_AT_FLAGS = 8,
+    YB_WIRE_FRAME_HEADER_AT_RESERVED = 10,
     YB_WIRE_FRAME_HEADER_AT_STATUS = 12,
     YB_WIRE_FRAME_HEADER_AT_BODY_BYTES = 16,
     YB_WIRE_FRAME_HEADER_AT_CREDIT_REQUESTS = 20,
@@ -337,6 +344,7 @@ enum {
     YB_WIRE_FRAME_HEADER_AT_PARENT_SPAN = 64,
     YB_WIRE_FRAME_HEADER_AT_OPERATION = 72,
     YB_WIRE_FRAME_HEADER_AT_CREDIT_BYTES = 80,
+    YB_WIRE_FRAME_HEADER_AT_RESERVED2 = 88,
     YB_WIRE_FRAME_HEADER_AT_HEADER_CRC = 92,
 };
 
@@ -344,7 +352,7 @@ struct yb_wire_frame_header {
     uint8_t version; /* The version that the handshake chose. */
     uint8_t class; /* Traffic class of the request; a reply repeats it. */
     uint16_t type; /* What the body is. */
-    uint16_t flags; /* REPLY or nothing. */
+    uint16_t flags; /* What this frame is. */
     int32_t status; /* Outcome in a reply; 0 in a request. */
     uint32_t body_bytes; /* Length of the body; at most what the receiver announced. */
     uint32_t credit_requests; /* Requests that the receiver of this frame may send in addition. */
@@ -452,6 +460,7 @@ enum {
     YB_WIRE_GOAWAY_TEXT_MAX = 256,
     YB_WIRE_GOAWAY_AT_STATUS = 0,
     YB_WIRE_GOAWAY_AT_TEXT = 4,
+    YB_WIRE_GOAWAY_AT_RESERVED = 6,
 };
 
 struct yb_wire_goaway {
