@@ -42,8 +42,12 @@ def run(command, **options):
 
 def sync_tree():
     """Make TREE equal to the tracked and new files here, touching only what differs."""
-    listed = run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True)
-    names = {n for n in listed.stdout.split("\0") if n and (ROOT / n).is_file()}
+    if (ROOT / ".git").exists():
+        listed = run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True)
+        names = {n for n in listed.stdout.split("\0") if n and (ROOT / n).is_file()}
+    else:  # A tarball.
+        names = {str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file()}
+        names = {n for n in names if not n.startswith("build")}
     for name in names:
         source, copy = ROOT / name, TREE / name
         if copy.is_file() and copy.read_bytes() == source.read_bytes():
