@@ -2,7 +2,8 @@
  *
  * A call passes three stations: the limiter (under the lock), the formatter
  * (on the caller's stack) and the sink (one write, no lock: the kernel keeps
- * a write of at most PIPE_BUF bytes in one piece).
+ * a write of at most PIPE_BUF bytes to a pipe in one piece, and serialises
+ * writes to a regular file or a socket).
  *
  * The limiter's table is keyed by the address of the call site, which keeps
  * the mutable state in the log and none of it at the site.
