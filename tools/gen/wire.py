@@ -688,8 +688,9 @@ def c_value(field, value, lists):
         return f'{{(const uint8_t *)"{raw}", {len(value) // 2}}}'
     if field.kind == "list":
         rows = [c_initialiser(field.item, row, lists) for row in value]
-        lists.append(f"    static const {field.item.type} {field.name}[] = {{" +
-                     (", ".join(rows) or "{0}") + "};")
+        # C has no empty array; {0} is the one initialiser that suits every type.
+        lists.append(f"    static const {field.item.type} {field.name}[{len(rows) or 1}] = {{" +
+                     (", ".join(rows) or "0") + "};")
         return f"{{{len(value)}, NULL, {field.name}}}"
     return c_number(number_of(field, value), field.base)
 
