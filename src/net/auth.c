@@ -90,7 +90,7 @@ static enum yb_status
 hkdf(EVP_KDF *kdf, struct yb_auth_bytes key, struct yb_auth_bytes salt, struct yb_auth_bytes info,
      struct word out)
 {
-    static char digest[] = "SHA256";
+    char digest[] = "SHA256"; /* OpenSSL wants it writable. */
     EVP_KDF_CTX *context = EVP_KDF_CTX_new(kdf);
     OSSL_PARAM params[5];
     unsigned count = 0;
@@ -272,7 +272,7 @@ enum yb_status
 yb_auth_prove(const struct yb_auth *auth, const struct yb_auth_key *key,
               const struct yb_auth_proof_input *input, uint8_t proof_out[32])
 {
-    static char digest[] = "SHA256";
+    char digest[] = "SHA256"; /* OpenSSL wants it writable. */
     const char *label = input->server ? "yuebing proof server" : "yuebing proof client";
     OSSL_PARAM params[2] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
                             OSSL_PARAM_construct_end()};
