@@ -16,6 +16,10 @@ judge(const struct yb_wire_frame_header *header, const struct yb_frame_limits *l
     if ((header->flags & ~(unsigned)YB_WIRE_FRAME_FLAG_ALL) != 0) {
         return "the frame has unknown flags";
     }
+    if ((header->flags & YB_WIRE_FRAME_FLAG_UNDECIDED) != 0 &&
+        (!reply || header->status != YB_AGAIN)) {
+        return "an undecided frame that is no reply with status AGAIN";
+    }
     if (header->status > 0) {
         return "the frame's status is positive";
     }
@@ -27,6 +31,9 @@ judge(const struct yb_wire_frame_header *header, const struct yb_frame_limits *l
     }
     if (reply && header->deadline_us != 0) {
         return "a reply with a deadline";
+    }
+    if (header->type == YB_WIRE_TYPE_VOID && (reply || header->data_bytes != 0)) {
+        return "a void frame with data or the reply flag";
     }
     if (header->type == YB_WIRE_TYPE_CREDIT &&
         (reply || header->body_bytes != 0 || header->data_bytes != 0)) {

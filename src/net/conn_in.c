@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a connection receives.
+ *
+ *     HEADER --96 bytes, believed--> BODY --all of it--> HEADER           no data
+ *                                          |
+ *                                          +--> DATA / DISCARD --> HEADER
+ *
+ * Small frames are taken where they lie in the read buffer; a body is copied
+ * only when it came in pieces or when data follows it. Data goes to its sink:
+ * what came along with the body by one copy, the rest straight from the socket.
+ *
+ * Invariants
+ *   I1  Between frames the frame timer is off; inside one it is on, and only
+ *       progress renews it, so that a byte a second does not keep a frame alive.
+ *   I2  After each step the connection may be closing: nothing is read then.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "net/conn_internal.h"
+
+/* What is asked for when a frame's header is next: on a bulk lane little, so that the data
+ * behind it need not be copied. */
+#define READ_CONTROL_BYTES (64u * 1024u)
+#define READ_BULK_BYTES    (4u * 1024u)
+
+/* Data shorter than this is not worth a read of its own. */
+#define DIRECT_BYTES_MIN (8u * 1024u)
+
+#define BODY_ROOM_MIN 4096u
+
+static struct yb_loop *
+loop_of(struct yb_conn *conn)
+{
+    return conn->net->options.loop;
+}
+
+static void
+arm_frame_timer(struct yb_conn *conn)
+{
+    yb_loop_arm(loop_of(conn), &conn->timer,
+                yb_deadline_after(yb_conn_now(conn), conn->net->options.limits.frame_timeout_ns));
+}
+
+/* Make room for a body that cannot stay in the read buffer. */
+static bool
+body_buffer_reserve(struct yb_conn *conn, uint32_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+    uint32_t room = length < BODY_ROOM_MIN ? BODY_ROOM_MIN : length;
+    uint8_t *buffer;
+
+    if (in->body_room >= length && in->body_buffer != NULL) {
+        return true;
+    }
+    buffer = realloc(in->body_buffer, room);
+    if (buffer == NULL) {
+        return false;
+    }
+    in->body_buffer = buffer;
+    in->body_room = room;
+    return true;
+}
+
+/* ---- the end of a frame ---------------------------------------------------------------- */
+
+static void
+frame_done(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    in->state = YB_IN_HEADER;
+    in->header_have = 0;
+    in->body_have = 0;
+    in->call = NULL;
+    in->request = NULL;
+    yb_loop_disarm(loop_of(conn), &conn->timer); /* I1 */
+}
+
+static void
+data_done(struct yb_conn *conn)
+{
+    struct yb_call *call = conn->in.call;
+    struct yb_request *request = conn->in.request;
+
+    frame_done(conn);
+    if (call != NULL) {
+        yb_call_on_reply_data(conn, call);
+    } else if (request != NULL) {
+        yb_request_on_data(conn, request);
+    }
+}
+
+/* ---- header and body ------------------------------------------------------------------- */
+
+static void
+dispatch(struct yb_conn *conn, const uint8_t *body)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    yb_net_count(conn->net, YB_NET_STAT_FRAMES_IN, 1);
+    in->data_left = in->header.data_bytes;
+    in->sink = NULL;
+    in->sink_count = 0;
+    in->sink_index = 0;
+    in->sink_skip = 0;
+    in->progress_mark =
+        in->data_left > YB_CONN_PROGRESS_BYTES ? in->data_left - YB_CONN_PROGRESS_BYTES : 0;
+    in->state = YB_IN_DISCARD;
+    if ((in->header.flags & YB_WIRE_FRAME_FLAG_REPLY) != 0) {
+        yb_call_on_reply(conn, &in->header, body);
+    } else {
+        yb_request_on_frame(conn, &in->header, body);
+    }
+    if (conn->state == YB_CONN_CLOSING) {
+        return;
+    }
+    if (in->sink != NULL) {
+        in->state = YB_IN_DATA;
+    }
+    if (in->data_left == 0) {
+        if (in->state == YB_IN_DATA || in->request != NULL || in->call != NULL) {
+            data_done(conn);
+        } else {
+            frame_done(conn);
+        }
+        return;
+    }
+    arm_frame_timer(conn);
+}
+
+/* Take bytes of a header. Returns how many. */
+static size_t
+take_header(struct yb_conn *conn, const uint8_t *bytes, size_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+    const uint8_t *from = bytes;
+    const char *why = NULL;
+    size_t taken = 0;
+
+    if (in->header_have > 0 || length < YB_FRAME_HEADER_BYTES) {
+        size_t wanted = YB_FRAME_HEADER_BYTES - in->header_have;
+
+        taken = length < wanted ? length : wanted;
+        if (in->header_have == 0) {
+            arm_frame_timer(conn);
+        }
+        memcpy(in->header_bytes + in->header_have, bytes, taken);
+        in->header_have += (uint32_t)taken;
+        from = in->header_bytes;
+        length = in->header_have;
+    } else {
+        taken = YB_FRAME_HEADER_BYTES;
+        length = YB_FRAME_HEADER_BYTES;
+    }
+    switch (yb_frame_parse(from, length, &conn->limits_in, &in->header, &why)) {
+    case YB_FRAME_NEED_MORE: return taken;
+    case YB_FRAME_BROKEN: yb_conn_fail(conn, YB_PROTOCOL, why); return taken;
+    case YB_FRAME_OK: break;
+    }
+    in->state = YB_IN_BODY;
+    in->body_have = 0;
+    return taken;
+}
+
+/* Take bytes of a body; dispatches once it is whole. Returns how many. */
+static size_t
+take_body(struct yb_conn *conn, const uint8_t *bytes, size_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+    uint32_t body_bytes = in->header.body_bytes;
+    size_t wanted = body_bytes - in->body_have;
+    size_t taken = length < wanted ? length : wanted;
+
+    if (in->body_have == 0 && taken == wanted && in->header.data_bytes == 0) {
+        dispatch(conn, bytes);
+        return taken;
+    }
+    if (!body_buffer_reserve(conn, body_bytes)) {
+        yb_conn_fail(conn, YB_NO_MEMORY, "no memory for the body of a frame");
+        return taken;
+    }
+    if (in->body_have == 0 && taken < wanted) {
+        arm_frame_timer(conn);
+    }
+    memcpy(in->body_buffer + in->body_have, bytes, taken);
+    in->body_have += (uint32_t)taken;
+    if (in->body_have == body_bytes) {
+        dispatch(conn, in->body_buffer);
+    }
+    return taken;
+}
+
+/* ---- data ------------------------------------------------------------------------------ */
+
+static void
+note_progress(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    if (in->data_left <= in->progress_mark) {
+        in->progress_mark =
+            in->data_left > YB_CONN_PROGRESS_BYTES ? in->data_left - YB_CONN_PROGRESS_BYTES : 0;
+        arm_frame_timer(conn);
+    }
+}
+
+/* Move the sink's cursor on by `length` bytes. */
+static void
+sink_advance(struct yb_conn_in *in, size_t length)
+{
+    length += in->sink_skip;
+    while (in->sink_index < in->sink_count && length >= in->sink[in->sink_index].iov_len) {
+        length -= in->sink[in->sink_index].iov_len;
+        in->sink_index++;
+    }
+    in->sink_skip = length;
+}
+
+/* Take bytes of data out of the read buffer. Returns how many. */
+static size_t
+take_data(struct yb_conn *conn, const uint8_t *bytes, size_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+    size_t taken = length < in->data_left ? length : in->data_left;
+    size_t left = taken;
+
+    while (in->state == YB_IN_DATA && left > 0) {
+        const struct iovec *vector = &in->sink[in->sink_index];
+        size_t room = vector->iov_len - in->sink_skip;
+        size_t take = left < room ? left : room;
+
+        memcpy((uint8_t *)vector->iov_base + in->sink_skip, bytes, take);
+        sink_advance(in, take);
+        bytes += take;
+        left -= take;
+    }
+    in->data_left -= taken;
+    if (in->data_left == 0) {
+        data_done(conn);
+    } else {
+        note_progress(conn);
+    }
+    return taken;
+}
+
+void
+yb_conn_in_bytes(struct yb_conn *conn, const uint8_t *bytes, size_t length)
+{
+    while (conn->state == YB_CONN_OPEN || conn->state == YB_CONN_DRAINING) {
+        size_t taken;
+
+        switch (conn->in.state) {
+        case YB_IN_HEADER:
+            if (length == 0) {
+                return;
+            }
+            taken = take_header(conn, bytes, length);
+            break;
+        case YB_IN_BODY:
+            /* A frame without a body is dispatched even if no byte is left. */
+            if (length == 0 && conn->in.header.body_bytes > conn->in.body_have) {
+                return;
+            }
+            taken = take_body(conn, bytes, length);
+            break;
+        default:
+            if (length == 0) {
+                return;
+            }
+            taken = take_data(conn, bytes, length);
+            break;
+        }
+        bytes += taken;
+        length -= taken;
+    }
+}
+
+void
+yb_conn_in_filled(struct yb_conn *conn, size_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    YB_ASSERT(in->state == YB_IN_DATA && length <= in->data_left);
+    sink_advance(in, length);
+    in->data_left -= length;
+    if (in->data_left == 0) {
+        data_done(conn);
+    } else {
+        note_progress(conn);
+    }
+}
+
+/* Put the next part of the sink into the window that a read may fill. */
+static uint32_t
+fill_window(struct yb_conn_in *in)
+{
+    size_t skip = in->sink_skip;
+    uint32_t count = 0;
+
+    for (uint32_t i = in->sink_index; i < in->sink_count && count < YB_CONN_IOV_MAX; i++) {
+        if (in->sink[i].iov_len > skip) {
+            in->window[count].iov_base = (uint8_t *)in->sink[i].iov_base + skip;
+            in->window[count].iov_len = in->sink[i].iov_len - skip;
+            count++;
+        }
+        skip = 0;
+    }
+    return count;
+}
+
+void
+yb_conn_in_read(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+    size_t limit = conn->lane == YB_WIRE_LANE_BULK ? READ_BULK_BYTES : READ_CONTROL_BYTES;
+    enum yb_status status;
+
+    if (conn->state == YB_CONN_CLOSING || conn->stream->reading) {
+        return;
+    }
+    if (conn->tls == NULL && in->state == YB_IN_DATA && in->data_left >= DIRECT_BYTES_MIN) {
+        status = yb_stream_read_into(conn->stream, in->window, fill_window(in));
+    } else {
+        if (in->state == YB_IN_DISCARD || in->state == YB_IN_BODY || conn->tls != NULL) {
+            limit = READ_CONTROL_BYTES;
+        }
+        status = yb_stream_read(conn->stream, limit);
+    }
+    if (status != YB_OK) {
+        yb_conn_fail(conn, status, "cannot read");
+    }
+}
+
+void
+yb_conn_in_fini(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    if (in->request != NULL) {
+        yb_request_on_lost(conn, in->request);
+    }
+    in->call = NULL;
+    in->request = NULL;
+    free(in->body_buffer);
+    in->body_buffer = NULL;
+    in->body_room = 0;
+}

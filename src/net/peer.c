@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "net/conn.h"
+#include "net/conn_internal.h"
+
+#define PEER_MAGIC     0x70656572u
+#define LANE_KINDS     2u
+#define BACKOFF_MIN_NS (10 * YB_NS_PER_MS)
+#define BACKOFF_MAX_NS YB_NS_PER_S
+#define RETRY_MIN_NS   YB_NS_PER_MS
+#define RETRY_MAX_NS   (64 * YB_NS_PER_MS)
+#define LANE_IDLE_NS   (60 * YB_NS_PER_S)
+
+/* A connection that lived this long shows that its peer is well: the delays start anew. */
+#define WELL_NS YB_NS_PER_S
+
+enum lane_state { LANE_IDLE, LANE_CONNECTING, LANE_OPEN, LANE_BACKOFF };
+
+struct lane {
+    struct yb_peer *peer;
+    enum yb_wire_lane kind;
+    enum yb_class class;
+    enum lane_state state;
+    struct yb_conn *conn;
+    struct yb_call *head; /* Calls in WAITING, in order. */
+    struct yb_call *tail;
+    uint32_t waiting;
+    uint32_t flying; /* Calls that are with the connection. */
+    uint64_t backoff_ns;
+    uint64_t opened_ns;
+    uint64_t used_ns;
+    enum yb_status failure; /* Why the last attempt failed; OK: it did not. */
+    struct yb_timer timer;  /* BACKOFF: try again. OPEN: close if unused. */
+};
+
+struct yb_peer {
+    uint32_t magic;
+    bool destroyed; /* By its owner; freed when the last connection is gone. */
+    struct yb_net *net;
+    struct yb_address_list addresses;
+    uint32_t address_index;
+    struct yb_id identity;
+    uint32_t conn_count;
+    bool known;
+    struct yb_hello_result result;
+    char error[YB_CONN_TEXT_MAX];
+    struct lane lanes[LANE_KINDS][YB_CLASS_COUNT];
+};
+
+static const struct yb_conn_events conn_events;
+
+static uint64_t
+now_of(const struct yb_peer *peer)
+{
+    return yb_loop_now(peer->net->options.loop);
+}
+
+static struct lane *
+lane_of(struct yb_call *call)
+{
+    return &call->peer->lanes[call->lane][call->class];
+}
+
+/* Spread `span_ns` by a quarter up or down, so that lanes do not act together. */
+static uint64_t
+jitter(struct yb_peer *peer, uint64_t span_ns)
+{
+    const struct yb_net_options *options = &peer->net->options;
+    uint16_t dice;
+
+    options->random(options->random_context, &dice, sizeof(dice));
+    return span_ns - span_ns / 4 + span_ns / 2 * dice / UINT16_MAX;
+}
+
+static void
+arm_after(struct lane *lane, uint64_t after_ns)
+{
+    yb_loop_arm(lane->peer->net->options.loop, &lane->timer,
+                yb_deadline_after(now_of(lane->peer), after_ns));
+}
+
+/* ---- calls that wait ----------------------------------------------------------------------- */
+
+static void
+enqueue(struct lane *lane, struct yb_call *call)
+{
+    call->next = NULL;
+    call->previous = lane->tail;
+    if (lane->tail != NULL) {
+        lane->tail->next = call;
+    } else {
+        lane->head = call;
+    }
+    lane->tail = call;
+    lane->waiting++;
+    call->state = YB_CALL_WAITING;
+}
+
+static void
+dequeue(struct lane *lane, struct yb_call *call)
+{
+    if (call->previous != NULL) {
+        call->previous->next = call->next;
+    } else {
+        lane->head = call->next;
+    }
+    if (call->next != NULL) {
+        call->next->previous = call->previous;
+    } else {
+        lane->tail = call->previous;
+    }
+    lane->waiting--;
+    call->state = YB_CALL_IDLE;
+}
+
+/* The end of a call: P1. */
+static void
+conclude(struct yb_call *call)
+{
+    struct yb_peer *peer = call->peer;
+    uint64_t now_ns = now_of(peer);
+
+    yb_loop_disarm(peer->net->options.loop, &call->timer);
+    call->state = YB_CALL_IDLE;
+    call->took_ns = now_ns - call->began_ns;
+    call->sent = call->sent || call->doubted;
+    yb_net_observe_class(peer->net, YB_NET_STAT_CALL_TIME, YB_NET_STAT_CALLS, call->class,
+                         call->status, call->took_ns);
+    lane_of(call)->used_ns = now_ns;
+    call->done(call);
+}
+
+/* End a call that waits. */
+static void
+conclude_waiting(struct yb_call *call, enum yb_status why)
+{
+    dequeue(lane_of(call), call);
+    call->answered = false;
+    call->status = call->doubted ? YB_IN_DOUBT : why;
+    conclude(call);
+}
+
+static void
+on_wait_timer(struct yb_timer *timer)
+{
+    struct yb_call *call = (struct yb_call *)((uint8_t *)timer - offsetof(struct yb_call, timer));
+    struct lane *lane = lane_of(call);
+    enum yb_status why = YB_TIMED_OUT;
+
+    if (call->give_up != YB_OK) {
+        why = call->give_up;
+    } else if (lane->state != LANE_OPEN && lane->failure != YB_OK) {
+        why = lane->failure; /* Says more than that time is up. */
+    }
+    conclude_waiting(call, why);
+}
+
+static void
+arm_wait_timer(struct yb_call *call)
+{
+    yb_timer_init(&call->timer, on_wait_timer);
+    yb_loop_arm(call->peer->net->options.loop, &call->timer, call->deadline_ns);
+}
+
+/* End all calls that wait, or only those that do not want to. */
+static void
+fail_waiting(struct lane *lane, enum yb_status why, bool only_fail_fast)
+{
+    struct yb_call *call = lane->head;
+    uint32_t count = lane->waiting; /* `done` may submit new ones, behind these. */
+
+    while (count-- > 0 && call != NULL) {
+        struct yb_call *next = call->next;
+
+        if (!only_fail_fast || call->fail_fast) {
+            conclude_waiting(call, why);
+        }
+        call = next;
+    }
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+static void on_call_finished(struct yb_call *call);
+
+/* Hand a call to the open connection; it is in no queue. */
+static enum yb_status
+fly(struct lane *lane, struct yb_call *call)
+{
+    enum yb_status status;
+
+    call->finished = on_call_finished;
+    status = yb_conn_call(lane->conn, call);
+    if (status == YB_OK) {
+        lane->flying++;
+        lane->used_ns = now_of(lane->peer);
+    }
+    return status;
+}
+
+/* An operation in doubt may only ask the incarnation that can remember it. */
+static bool
+may_ask(const struct lane *lane, const struct yb_call *call)
+{
+    const struct yb_hello_result *result = yb_conn_peer(lane->conn);
+
+    return !call->doubted || (result->incarnation == call->doubt_incarnation &&
+                              yb_id_equal(result->identity, call->doubt_identity));
+}
+
+/* Send what waits, until the connection has no room. */
+static void
+send_waiting(struct lane *lane)
+{
+    while (lane->head != NULL && lane->state == LANE_OPEN) {
+        struct yb_call *call = lane->head;
+        enum yb_status status;
+
+        if (!may_ask(lane, call)) {
+            conclude_waiting(call, YB_IN_DOUBT);
+            continue;
+        }
+        dequeue(lane, call);
+        yb_loop_disarm(lane->peer->net->options.loop, &call->timer);
+        status = fly(lane, call);
+        if (status == YB_OK) {
+            continue;
+        }
+        arm_wait_timer(call);
+        call->next = lane->head; /* Back to where it was. */
+        call->previous = NULL;
+        if (lane->head != NULL) {
+            lane->head->previous = call;
+        } else {
+            lane->tail = call;
+        }
+        lane->head = call;
+        lane->waiting++;
+        call->state = YB_CALL_WAITING;
+        if (status == YB_AGAIN || status == YB_CLOSED) {
+            return;
+        }
+        conclude_waiting(call, status);
+    }
+}
+
+static void lane_connect(struct lane *lane);
+
+/* The lane has calls that wait and nothing on its way to serve them. */
+static void
+lane_need(struct lane *lane)
+{
+    if (lane->state == LANE_IDLE && !lane->peer->destroyed) {
+        lane_connect(lane);
+    }
+}
+
+/* Ask again after a while: the answer was that an earlier attempt is still running. */
+static void
+on_retry_timer(struct yb_timer *timer)
+{
+    struct yb_call *call = (struct yb_call *)((uint8_t *)timer - offsetof(struct yb_call, timer));
+    struct lane *lane = lane_of(call);
+
+    if (call->give_up != YB_OK || call->deadline_ns <= now_of(call->peer)) {
+        conclude_waiting(call, call->give_up != YB_OK ? call->give_up : YB_TIMED_OUT);
+        return;
+    }
+    arm_wait_timer(call);
+    if (lane->state == LANE_OPEN) {
+        send_waiting(lane);
+    } else {
+        lane_need(lane);
+    }
+}
+
+static void
+retry_later(struct lane *lane, struct yb_call *call)
+{
+    uint64_t at_ns;
+
+    call->retry_ns = call->retry_ns == 0 ? RETRY_MIN_NS : call->retry_ns * 2;
+    call->retry_ns = call->retry_ns > RETRY_MAX_NS ? RETRY_MAX_NS : call->retry_ns;
+    at_ns = yb_deadline_after(now_of(lane->peer), call->retry_ns);
+    enqueue(lane, call);
+    yb_timer_init(&call->timer, on_retry_timer);
+    yb_loop_arm(lane->peer->net->options.loop, &call->timer,
+                at_ns < call->deadline_ns ? at_ns : call->deadline_ns);
+}
+
+/* A connection is done with a call: is that its end? */
+static void
+on_call_finished(struct yb_call *call)
+{
+    struct yb_peer *peer = call->peer;
+    struct lane *lane = lane_of(call);
+    bool lost = !call->answered && call->give_up == YB_OK;
+
+    YB_ASSERT(lane->flying > 0);
+    lane->flying--;
+    if (call->answered && (call->undecided || (call->doubted && call->status == YB_AGAIN))) {
+        call->answered = false;
+        retry_later(lane, call);
+        return;
+    }
+    if (!lost || peer->destroyed || call->deadline_ns <= now_of(peer)) {
+        if (!call->answered && call->doubted) {
+            call->status = YB_IN_DOUBT;
+        } else if (lost && peer->destroyed && !call->sent) {
+            call->status = YB_CLOSED;
+        }
+        conclude(call);
+        return;
+    }
+    if (call->sent && call->operation != 0) {
+        call->doubted = true;
+        call->doubt_identity = peer->result.identity;
+        call->doubt_incarnation = peer->result.incarnation;
+    }
+    if (call->fail_fast) {
+        conclude(call);
+        return;
+    }
+    yb_net_count(peer->net, YB_NET_STAT_RETRIES, 1);
+    enqueue(lane, call);
+    arm_wait_timer(call);
+}
+
+/* ---- connections -------------------------------------------------------------------------- */
+
+/* Wait before the next attempt, or rest if nobody waits. */
+static void
+lane_back_off(struct lane *lane)
+{
+    if (lane->waiting == 0 || lane->peer->destroyed) {
+        lane->state = LANE_IDLE;
+        yb_loop_disarm(lane->peer->net->options.loop, &lane->timer);
+        return;
+    }
+    lane->state = LANE_BACKOFF;
+    arm_after(lane, jitter(lane->peer, lane->backoff_ns));
+    lane->backoff_ns =
+        lane->backoff_ns * 2 > BACKOFF_MAX_NS ? BACKOFF_MAX_NS : lane->backoff_ns * 2;
+}
+
+static bool
+is_final(enum yb_status status)
+{
+    return status == YB_DENIED || status == YB_VERSION || status == YB_PROTOCOL ||
+           status == YB_INVALID;
+}
+
+/* An attempt has failed, or an open connection was lost. */
+static void
+lane_lost(struct lane *lane, enum yb_status status)
+{
+    lane->failure = status;
+    lane->peer->address_index = (lane->peer->address_index + 1) % lane->peer->addresses.count;
+    if (is_final(status)) {
+        fail_waiting(lane, status, false);
+    } else {
+        fail_waiting(lane, status, true);
+    }
+    lane_back_off(lane);
+}
+
+static void
+lane_connect(struct lane *lane)
+{
+    struct yb_peer *peer = lane->peer;
+    const struct yb_conn_target target = {
+        .address = peer->addresses.items[peer->address_index],
+        .lane = lane->kind,
+        .lane_class = lane->class,
+    };
+    enum yb_status status;
+
+    lane->state = LANE_CONNECTING;
+    status = yb_conn_connect(peer->net, &target, &conn_events, lane, &lane->conn);
+    if (status == YB_OK) {
+        peer->conn_count++;
+        return;
+    }
+    /* Not now: a call that is being submitted must not end inside its submit. */
+    (void)snprintf(peer->error, sizeof(peer->error), "%s", yb_status_text(status));
+    lane->failure = status;
+    lane->state = LANE_BACKOFF;
+    arm_after(lane, 0);
+}
+
+static void
+on_lane_timer(struct yb_timer *timer)
+{
+    struct lane *lane = (struct lane *)((uint8_t *)timer - offsetof(struct lane, timer));
+    uint64_t now_ns = now_of(lane->peer);
+
+    if (lane->state == LANE_BACKOFF) {
+        if (is_final(lane->failure)) {
+            fail_waiting(lane, lane->failure, false);
+        }
+        lane->state = LANE_IDLE;
+        if (lane->waiting > 0) {
+            lane_need(lane);
+        }
+        return;
+    }
+    if (lane->state != LANE_OPEN) {
+        return;
+    }
+    if (lane->waiting == 0 && lane->flying == 0 && now_ns - lane->used_ns >= LANE_IDLE_NS) {
+        struct yb_conn *conn = lane->conn;
+
+        lane->conn = NULL;
+        lane->state = LANE_IDLE;
+        yb_conn_drain(conn);
+        return;
+    }
+    arm_after(lane, jitter(lane->peer, LANE_IDLE_NS));
+}
+
+static void
+on_open(void *owner, struct yb_conn *conn)
+{
+    struct lane *lane = owner;
+    struct yb_peer *peer = lane->peer;
+    const struct yb_hello_result *result = yb_conn_peer(conn);
+
+    if (!yb_id_is_none(peer->identity) && !yb_id_equal(peer->identity, result->identity)) {
+        yb_conn_close(conn, YB_STALE, "another process answers at the peer's address");
+        return;
+    }
+    peer->result = *result;
+    peer->known = true;
+    lane->state = LANE_OPEN;
+    lane->failure = YB_OK;
+    lane->opened_ns = now_of(peer);
+    lane->used_ns = lane->opened_ns;
+    arm_after(lane, jitter(peer, LANE_IDLE_NS));
+    send_waiting(lane);
+}
+
+static void
+on_room(void *owner, struct yb_conn *conn)
+{
+    struct lane *lane = owner;
+
+    if (lane->conn == conn) {
+        send_waiting(lane);
+    }
+}
+
+/* The peer is stopping: what is there may end, what comes goes to a new connection. */
+static void
+on_goaway(void *owner, struct yb_conn *conn)
+{
+    struct lane *lane = owner;
+
+    if (lane->conn == conn) {
+        lane->conn = NULL;
+        lane->state = LANE_IDLE;
+        lane->failure = YB_REFUSED;
+        lane_back_off(lane);
+    }
+    yb_conn_drain(conn);
+}
+
+static void
+free_if_gone(struct yb_peer *peer)
+{
+    if (peer->destroyed && peer->conn_count == 0) {
+        peer->magic = 0;
+        free(peer);
+    }
+}
+
+static void
+on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
+{
+    struct lane *lane = owner;
+    struct yb_peer *peer = lane->peer;
+
+    peer->conn_count--;
+    if (end->status != YB_OK) {
+        (void)snprintf(peer->error, sizeof(peer->error), "%s", end->text);
+    }
+    if (lane->conn == conn) {
+        bool was_well = end->was_open && now_of(peer) - lane->opened_ns >= WELL_NS;
+
+        lane->conn = NULL;
+        if (was_well) {
+            lane->backoff_ns = BACKOFF_MIN_NS;
+        }
+        /* What we are is wrong for the peer only if it said so in the handshake. */
+        lane_lost(lane, end->was_open && is_final(end->status) ? YB_PEER_LOST : end->status);
+    } else if (lane->waiting > 0) {
+        lane_need(lane); /* Calls of a connection that had gone its own way. */
+    }
+    free_if_gone(peer);
+}
+
+static const struct yb_conn_events conn_events = {
+    .on_open = on_open,
+    .on_room = on_room,
+    .on_goaway = on_goaway,
+    .on_closed = on_closed,
+};
+
+/* ---- the peer ------------------------------------------------------------------------------- */
+
+enum yb_status
+yb_peer_create(struct yb_net *net, const struct yb_address_list *addresses, struct yb_id identity,
+               struct yb_peer **peer_out)
+{
+    struct yb_peer *peer;
+
+    if (addresses->count == 0 || addresses->count > YB_ADDRESS_CANDIDATES_MAX) {
+        return YB_INVALID;
+    }
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        if (!yb_address_connectable(&addresses->items[i])) {
+            return YB_INVALID;
+        }
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        return YB_NO_MEMORY;
+    }
+    peer->magic = PEER_MAGIC;
+    peer->net = net;
+    peer->addresses = *addresses;
+    peer->identity = identity;
+    for (uint32_t kind = 0; kind < LANE_KINDS; kind++) {
+        for (uint32_t class = 0; class < YB_CLASS_COUNT; class ++) {
+            struct lane *lane = &peer->lanes[kind][class];
+
+            lane->peer = peer;
+            lane->kind = (enum yb_wire_lane)kind;
+            lane->class = (enum yb_class) class;
+            lane->backoff_ns = BACKOFF_MIN_NS;
+            yb_timer_init(&lane->timer, on_lane_timer);
+        }
+    }
+    *peer_out = peer;
+    return YB_OK;
+}
+
+void
+yb_peer_destroy(struct yb_peer **peer_ref)
+{
+    struct yb_peer *peer = *peer_ref;
+
+    YB_ASSERT_OBJ(peer, PEER_MAGIC);
+    YB_ASSERT(!peer->destroyed);
+    *peer_ref = NULL;
+    peer->destroyed = true;
+    peer->conn_count++; /* Calls that end below must not free it. */
+    for (uint32_t i = 0; i < LANE_KINDS * YB_CLASS_COUNT; i++) {
+        struct lane *lane = &peer->lanes[i / YB_CLASS_COUNT][i % YB_CLASS_COUNT];
+
+        yb_loop_disarm(peer->net->options.loop, &lane->timer);
+        fail_waiting(lane, YB_CLOSED, false);
+        if (lane->conn != NULL) {
+            yb_conn_close(lane->conn, YB_CLOSED, "the peer was given up");
+        }
+    }
+    peer->conn_count--;
+    free_if_gone(peer);
+}
+
+enum yb_status
+yb_peer_call(struct yb_peer *peer, struct yb_call *call)
+{
+    struct lane *lane;
+
+    YB_ASSERT_OBJ(peer, PEER_MAGIC);
+    YB_ASSERT(call->done != NULL && call->lane < LANE_KINDS && call->class < YB_CLASS_COUNT);
+    if (peer->destroyed) {
+        return YB_CLOSED;
+    }
+    call->peer = peer;
+    call->began_ns = now_of(peer);
+    call->doubted = false;
+    call->retry_ns = 0;
+    call->give_up = YB_OK;
+    if (call->deadline_ns <= call->began_ns) {
+        return YB_TIMED_OUT;
+    }
+    lane = lane_of(call);
+    if (lane->state == LANE_OPEN && lane->head == NULL) {
+        enum yb_status status = fly(lane, call);
+
+        if (status != YB_AGAIN && status != YB_CLOSED) {
+            return status;
+        }
+    }
+    if (lane->waiting >= peer->net->options.limits.calls_waiting_max) {
+        return YB_AGAIN;
+    }
+    enqueue(lane, call);
+    arm_wait_timer(call);
+    lane_need(lane);
+    return YB_OK;
+}
+
+void
+yb_peer_cancel(struct yb_peer *peer, struct yb_call *call)
+{
+    YB_ASSERT(call->peer == peer && call->state != YB_CALL_IDLE);
+    if (call->conn != NULL) {
+        yb_conn_cancel(call->conn, call);
+    } else if (call->give_up == YB_OK) {
+        call->give_up = YB_CANCELLED;
+        yb_loop_arm(peer->net->options.loop, &call->timer, now_of(peer)); /* P1 */
+    }
+}
+
+const struct yb_hello_result *
+yb_peer_result(const struct yb_peer *peer)
+{
+    return peer->known ? &peer->result : NULL;
+}
+
+const char *
+yb_peer_error(const struct yb_peer *peer)
+{
+    return peer->error;
+}
+
+uint32_t
+yb_peer_conn_count(const struct yb_peer *peer)
+{
+    return peer->conn_count;
+}

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The answering half of a connection.
+ *
+ * Invariants
+ *   Q1  Every request that was counted in gets exactly one reply, which gives its
+ *       credit back, unless the connection ends first.
+ *   Q2  A method that mutates is shown a request (`place` or `handle`) only after
+ *       replay.h said NEW, and its answer is remembered even if nobody is left to
+ *       hear it.
+ *   Q3  A request keeps its connection's struct alive until it is given back.
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "net/conn_internal.h"
+
+static struct yb_request *
+request_of_out(struct yb_out *out)
+{
+    return (struct yb_request *)((uint8_t *)out - offsetof(struct yb_request, out));
+}
+
+/* ---- replies --------------------------------------------------------------------------- */
+
+/* Give the record back; the last thing that happens to a request. */
+static void
+give_back(struct yb_request *request)
+{
+    struct yb_conn *conn = request->conn;
+    struct yb_net *net = conn->net;
+
+    if (request->released != NULL) {
+        request->released(request);
+    }
+    yb_net_request_give(net, request);
+    yb_conn_unref(conn);
+}
+
+static void
+on_reply_sent(struct yb_out *out, enum yb_status status)
+{
+    (void)status;
+    give_back(request_of_out(out));
+}
+
+/* Queue the reply to a frame with the given header. Returns the status of queueing. */
+static enum yb_status
+send_reply(struct yb_conn *conn, const struct yb_wire_frame_header *reply, const void *body,
+           struct yb_out *out)
+{
+    enum yb_status status = yb_conn_out_frame(conn, reply, body, out);
+
+    if (status != YB_OK) {
+        yb_conn_fail(conn, status, "no room for a reply");
+        return status;
+    }
+    conn->requests_in -= reply->credit_requests;
+    conn->bytes_in -= reply->credit_bytes;
+    return YB_OK;
+}
+
+/* Answer a request that has no record: what net itself decides. */
+static void
+reply_at_once(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t cost,
+              enum yb_status status, const void *body, uint32_t body_bytes)
+{
+    struct yb_wire_frame_header reply = {
+        .class = header->class,
+        .type = header->type,
+        .flags = YB_WIRE_FRAME_FLAG_REPLY,
+        .status = (int32_t)status,
+        .body_bytes = body_bytes,
+        .credit_requests = 1,
+        .credit_bytes = cost,
+        .request_id = header->request_id,
+        .trace_id = header->trace_id,
+    };
+
+    yb_net_observe_class(conn->net, YB_NET_STAT_SERVE_TIME, YB_NET_STAT_SERVED,
+                         (enum yb_class)header->class, status, 0);
+    (void)send_reply(conn, &reply, body, NULL);
+}
+
+static struct yb_replay_key
+replay_key(const struct yb_request *request)
+{
+    struct yb_replay_key key = {
+        .identity = request->peer->identity,
+        .incarnation = request->peer->incarnation,
+        .operation = request->operation,
+    };
+
+    return key;
+}
+
+/* Remember the answer of a mutation, or forget that it was asked (Q2). */
+static void
+remember(struct yb_request *request, enum yb_status status, const void *body, uint32_t body_bytes)
+{
+    struct yb_replay *replay = request->conn->net->options.replay;
+    struct yb_replay_key key = replay_key(request);
+
+    if (!request->remembered) {
+        return;
+    }
+    request->remembered = false;
+    if (status == YB_AGAIN) {
+        yb_replay_forget(replay, &key);
+        return;
+    }
+    YB_ASSERT(body_bytes <= YB_REPLY_REMEMBERED_MAX);
+    yb_replay_finish(replay, &key, yb_conn_now(request->conn), status, body, body_bytes);
+}
+
+static void
+trace_request(struct yb_request *request, enum yb_status status, uint64_t now_ns, uint64_t bytes)
+{
+    const struct yb_clock *clock = yb_loop_clock(request->conn->net->options.loop);
+    struct yb_span span = {
+        .trace = request->trace_id,
+        .peer = request->peer->identity,
+        .span = request->span_id,
+        .parent = request->parent_span,
+        .start_ns = request->began_ns,
+        .end_ns = now_ns,
+        .wall_ns = yb_clock_wall(clock) - (now_ns - request->began_ns),
+        .bytes = bytes,
+        .outcome = (int32_t)status,
+        .kind = YB_SPAN_KIND_SERVE,
+        .path = YB_SPAN_PATH_TCP,
+        .work_class = (uint8_t)request->class,
+    };
+
+    yb_net_span(request->conn->net, &span);
+}
+
+void
+yb_request_reply(struct yb_request *request, enum yb_status status, const void *body,
+                 uint32_t body_bytes, const struct iovec *data, uint32_t data_count)
+{
+    struct yb_conn *conn = request->conn;
+    uint64_t now_ns = yb_conn_now(conn);
+    uint64_t data_bytes = yb_iov_bytes(data, data_count);
+    struct yb_wire_frame_header reply = {
+        .class = (uint8_t)request->class,
+        .type = request->method->type,
+        .flags = request->undecided
+                     ? (uint16_t)(YB_WIRE_FRAME_FLAG_REPLY | YB_WIRE_FRAME_FLAG_UNDECIDED)
+                     : YB_WIRE_FRAME_FLAG_REPLY,
+        .status = (int32_t)status,
+        .body_bytes = body_bytes,
+        .data_bytes = data_bytes,
+        .credit_requests = 1,
+        .credit_bytes = request->cost,
+        .request_id = request->request_id,
+        .trace_id = request->trace_id,
+    };
+
+    YB_ASSERT(request->handled && !request->replied);
+    request->replied = true;
+    remember(request, status, body, body_bytes);
+    yb_net_observe_class(conn->net, YB_NET_STAT_SERVE_TIME, YB_NET_STAT_SERVED, request->class,
+                         status, now_ns - request->began_ns);
+    if (!yb_id_is_none(request->trace_id)) {
+        trace_request(request, status, now_ns,
+                      request->body_bytes + request->data_bytes + body_bytes + data_bytes);
+    }
+    if (conn->state != YB_CONN_OPEN && conn->state != YB_CONN_DRAINING) {
+        give_back(request);
+        return;
+    }
+    if (data_bytes == 0) {
+        (void)send_reply(conn, &reply, body, NULL);
+        give_back(request);
+        return;
+    }
+    request->out.data = data;
+    request->out.data_count = data_count;
+    request->out.sent = on_reply_sent;
+    if (send_reply(conn, &reply, body, &request->out) != YB_OK) {
+        give_back(request);
+    }
+}
+
+/* ---- requests -------------------------------------------------------------------------- */
+
+/* Count the request in. Returns false if the peer exceeds what it was granted (N1). */
+static bool
+charge(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t *cost_out)
+{
+    const struct yb_hello_self *self = conn->net->options.self;
+    uint64_t cost = YB_WIRE_FRAME_HEADER_BYTES + header->body_bytes + header->data_bytes;
+
+    cost = cost < self->credit_bytes ? cost : self->credit_bytes;
+    if (conn->requests_in >= self->credit_requests || conn->bytes_in + cost > self->credit_bytes) {
+        yb_conn_fail(conn, YB_PROTOCOL, "the peer sent more than its credit");
+        return false;
+    }
+    conn->requests_in++;
+    conn->bytes_in += cost;
+    *cost_out = cost;
+    return true;
+}
+
+/* Judge a request by its header. OK: *method_out may run. */
+static enum yb_status
+admit(struct yb_conn *conn, const struct yb_wire_frame_header *header,
+      const struct yb_method **method_out)
+{
+    const struct yb_method *method =
+        header->type < YB_METHOD_TYPES ? conn->net->methods[header->type] : NULL;
+
+    if (method == NULL) {
+        return YB_UNSUPPORTED;
+    }
+    if ((method->roles & YB_ROLE_BIT(conn->peer.role)) == 0) {
+        return YB_DENIED;
+    }
+    if (header->body_bytes > method->body_bytes_max) {
+        return YB_TOO_LARGE;
+    }
+    if (header->data_bytes > 0 && method->place == NULL) {
+        return YB_INVALID;
+    }
+    if (method->mutates != (header->operation != 0)) {
+        return YB_INVALID;
+    }
+    if (method->mutates && conn->net->options.replay == NULL) {
+        return YB_UNSUPPORTED;
+    }
+    *method_out = method;
+    return YB_OK;
+}
+
+/* Make the record of an admitted request. NULL: too many are in service. */
+static struct yb_request *
+open_request(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t cost,
+             const struct yb_method *method)
+{
+    struct yb_request *request = yb_net_request_take(conn->net);
+    uint64_t now_ns = yb_conn_now(conn);
+
+    if (request == NULL) {
+        return NULL;
+    }
+    memset(request, 0, sizeof(*request));
+    request->method = method;
+    request->peer = &conn->peer;
+    request->class = (enum yb_class)header->class;
+    request->trace_id = header->trace_id;
+    request->parent_span = header->parent_span;
+    request->span_id = yb_id_is_none(header->trace_id) ? 0 : yb_net_new_span(conn->net);
+    request->operation = header->operation;
+    request->deadline_ns = header->deadline_us > (YB_NEVER - now_ns) / YB_NS_PER_US
+                               ? YB_NEVER
+                               : now_ns + header->deadline_us * YB_NS_PER_US;
+    request->body_bytes = header->body_bytes;
+    request->data_bytes = header->data_bytes;
+    request->request_id = header->request_id;
+    request->cost = cost;
+    request->began_ns = now_ns;
+    request->conn = conn;
+    conn->references++; /* Q3 */
+    return request;
+}
+
+/* Return whether a mutation is to be run now; otherwise it was answered. */
+static bool
+first_time(struct yb_request *request)
+{
+    struct yb_net *net = request->conn->net;
+    struct yb_replay_key key = replay_key(request);
+    struct yb_replay_result result;
+    uint64_t now_ns = yb_conn_now(request->conn);
+    enum yb_replay_verdict verdict;
+
+    request->handled = true; /* It may be answered here. */
+    verdict =
+        yb_replay_begin(net->options.replay, &key, now_ns,
+                        yb_deadline_after(request->deadline_ns, YB_REPLAY_MARGIN_NS), &result);
+    if (verdict == YB_REPLAY_NEW) {
+        request->remembered = true;
+        return true;
+    }
+    if (verdict == YB_REPLAY_REMEMBERED) {
+        yb_net_count(net, YB_NET_STAT_DUPLICATES, 1);
+        yb_request_reply(request, result.status, result.body, result.body_bytes, NULL, 0);
+        return false;
+    }
+    /* RUNNING: the first attempt's answer is still to come. FULL: nothing was started. Either
+     * way the caller asks again, but only FULL lets it conclude that nothing happened. */
+    request->undecided = verdict == YB_REPLAY_RUNNING;
+    yb_request_reply(request, YB_AGAIN, NULL, 0, NULL, 0);
+    return false;
+}
+
+/* Everything of the request is here: run its method. */
+static void
+run(struct yb_conn *conn, struct yb_request *request, const uint8_t *body)
+{
+    request->body = body;
+    request->handled = true;
+    request->method->handle(conn->net->method_owners[request->method->type], request);
+}
+
+/* A frame of the connection's own that wants no answer. Returns false if it is none. */
+static bool
+take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, const uint8_t *body)
+{
+    struct yb_wire_goaway goaway;
+
+    switch (header->type) {
+    case YB_WIRE_TYPE_VOID: return true;
+    case YB_WIRE_TYPE_CREDIT:
+        if (header->credit_requests > UINT32_MAX - conn->peer.credit_requests ||
+            header->credit_bytes > YB_WIRE_DATA_BYTES_MAX) {
+            yb_conn_fail(conn, YB_PROTOCOL, "the peer grants more credit than there is");
+            return true;
+        }
+        conn->peer.credit_requests += header->credit_requests;
+        conn->peer.credit_bytes += header->credit_bytes;
+        return true;
+    case YB_WIRE_TYPE_GOAWAY:
+        if (header->data_bytes != 0 ||
+            yb_wire_goaway_decode(body, header->body_bytes, &goaway, NULL) != YB_OK) {
+            yb_conn_fail(conn, YB_PROTOCOL, "a goaway frame that breaks its table");
+            return true;
+        }
+        if (conn->events->on_goaway != NULL) {
+            conn->events->on_goaway(conn->owner, conn);
+        }
+        return true;
+    default: return false;
+    }
+}
+
+void
+yb_request_on_frame(struct yb_conn *conn, const struct yb_wire_frame_header *header,
+                    const uint8_t *body)
+{
+    const struct yb_method *method = NULL;
+    struct yb_request *request = NULL;
+    const struct iovec *sink = NULL;
+    uint32_t sink_count = 0;
+    enum yb_status status;
+    uint64_t cost;
+
+    if (take_notice(conn, header, body) || !charge(conn, header, &cost)) {
+        return;
+    }
+    status = admit(conn, header, &method);
+    if (status == YB_OK) {
+        request = open_request(conn, header, cost, method);
+        status = request == NULL ? YB_AGAIN : YB_OK;
+    }
+    if (status != YB_OK) {
+        reply_at_once(conn, header, cost, status, NULL, 0);
+        return;
+    }
+    request->body = body; /* With data: in the connection's own buffer until that has come. */
+    if (request->operation != 0 && !first_time(request)) {
+        return; /* A duplicate's data must not land again, so this is before `place`. */
+    }
+    if (header->data_bytes == 0) {
+        run(conn, request, body);
+        return;
+    }
+    status = method->place(conn->net->method_owners[method->type], request, &sink, &sink_count);
+    if (status != YB_OK) {
+        request->handled = true;
+        yb_request_reply(request, status, NULL, 0, NULL, 0);
+        return;
+    }
+    YB_ASSERT(yb_iov_bytes(sink, sink_count) == header->data_bytes);
+    conn->in.request = request;
+    conn->in.sink = sink;
+    conn->in.sink_count = sink_count;
+}
+
+void
+yb_request_on_data(struct yb_conn *conn, struct yb_request *request)
+{
+    run(conn, request, request->body);
+}
+
+void
+yb_request_on_lost(struct yb_conn *conn, struct yb_request *request)
+{
+    if (request->method->abort != NULL) {
+        request->method->abort(conn->net->method_owners[request->method->type], request);
+    }
+    remember(request, YB_AGAIN, NULL, 0); /* Its method never ran. */
+    give_back(request);
+}
+
+/* ---- what every port answers ----------------------------------------------------------- */
+
+static void
+handle_ping(void *service, struct yb_request *request)
+{
+    struct yb_conn *conn = request->conn;
+    const struct yb_clock *clock = yb_loop_clock(conn->net->options.loop);
+    struct yb_wire_ping ping;
+    uint8_t reply[YB_WIRE_PING_BYTES];
+    size_t length = 0;
+
+    (void)service;
+    if (yb_wire_ping_decode(request->body, request->body_bytes, &ping, NULL) != YB_OK) {
+        yb_request_reply(request, YB_INVALID, NULL, 0, NULL, 0);
+        return;
+    }
+    ping.wall_received_ns = yb_clock_wall(clock);
+    ping.wall_replied_ns = ping.wall_received_ns;
+    YB_ASSERT(yb_wire_ping_encode(&ping, reply, sizeof(reply), &length) == YB_OK);
+    yb_request_reply(request, YB_OK, reply, (uint32_t)length, NULL, 0);
+}
+
+static void
+handle_echo(void *service, struct yb_request *request)
+{
+    (void)service;
+    yb_request_reply(request, YB_OK, request->body, request->body_bytes, NULL, 0);
+}
+
+static const struct yb_method own_methods[] = {
+    {
+        .type = YB_WIRE_TYPE_PING,
+        .name = "ping",
+        .roles = YB_ROLE_ANY,
+        .body_bytes_max = YB_WIRE_PING_BYTES_MAX,
+        .handle = handle_ping,
+    },
+    {
+        .type = YB_WIRE_TYPE_ECHO,
+        .name = "echo",
+        .roles = YB_ROLE_ANY,
+        .body_bytes_max = UINT32_MAX,
+        .handle = handle_echo,
+    },
+};
+
+const struct yb_service yb_net_service = {
+    .methods = own_methods,
+    .method_count = sizeof(own_methods) / sizeof(own_methods[0]),
+};

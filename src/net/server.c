@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/server.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "net/conn.h"
+
+#define SERVER_MAGIC 0x73727672u
+
+struct yb_server {
+    uint32_t magic;
+    uint32_t next_net; /* Whose turn it is. */
+    struct yb_listener *listener;
+    struct yb_address address;
+    struct yb_server_options options;
+    _Atomic(uint32_t) connections;     /* S1; any worker. */
+    _Atomic(uint32_t) unauthenticated; /* S1; any worker. */
+};
+
+/* A connection as the server sees it; also the mail that carries it to its worker. */
+struct guest {
+    struct yb_mail mail;
+    struct yb_server *server;
+    struct yb_net *net;
+    struct yb_accepted accepted;
+    bool counted;  /* In `unauthenticated`. */
+    bool unwanted; /* To be told that there is no room. */
+};
+
+static void
+guest_leaves(struct guest *guest)
+{
+    if (guest->counted) {
+        atomic_fetch_sub(&guest->server->unauthenticated, 1);
+    }
+    atomic_fetch_sub(&guest->server->connections, 1);
+    free(guest);
+}
+
+static void
+on_open(void *owner, struct yb_conn *conn)
+{
+    struct guest *guest = owner;
+
+    (void)conn;
+    guest->counted = false;
+    atomic_fetch_sub(&guest->server->unauthenticated, 1);
+}
+
+static void
+on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
+{
+    (void)conn;
+    (void)end;
+    guest_leaves(owner);
+}
+
+static const struct yb_conn_events guest_events = {
+    .on_open = on_open,
+    .on_closed = on_closed,
+};
+
+/* On the worker's thread: the guest has arrived. */
+static void
+guest_arrives(struct yb_mail *mail)
+{
+    struct guest *guest = (struct guest *)((uint8_t *)mail - offsetof(struct guest, mail));
+    struct yb_conn *conn = NULL;
+
+    if (yb_conn_accept(guest->net, &guest->accepted, &guest_events, guest, &conn) != YB_OK) {
+        yb_io_discard(yb_loop_io(yb_net_loop(guest->net)), &guest->accepted);
+        guest_leaves(guest);
+        return;
+    }
+    if (guest->unwanted) {
+        yb_conn_refuse(conn, YB_HELLO_REASON_TOO_MANY,
+                       "too many connections: close some, or raise net.connections_max");
+    }
+}
+
+static void
+on_accept(void *owner, const struct yb_accepted *accepted)
+{
+    struct yb_server *server = owner;
+    const struct yb_server_options *options = &server->options;
+    uint32_t connections = atomic_fetch_add(&server->connections, 1);
+    uint32_t unauthenticated = atomic_fetch_add(&server->unauthenticated, 1);
+    bool unwanted =
+        connections >= options->connections_max || unauthenticated >= options->unauthenticated_max;
+    bool too_many = unauthenticated >= 2 * options->unauthenticated_max;
+    struct guest *guest = too_many ? NULL : calloc(1, sizeof(*guest));
+
+    if (guest == NULL) {
+        atomic_fetch_sub(&server->connections, 1);
+        atomic_fetch_sub(&server->unauthenticated, 1);
+        yb_io_discard(yb_loop_io(yb_net_loop(options->nets[0])), accepted);
+        return;
+    }
+    guest->server = server;
+    guest->net = options->nets[server->next_net];
+    guest->accepted = *accepted;
+    guest->counted = true;
+    guest->unwanted = unwanted;
+    server->next_net = (server->next_net + 1) % options->net_count;
+    yb_mail_init(&guest->mail, guest_arrives);
+    if (guest->net == options->nets[0]) {
+        guest_arrives(&guest->mail);
+    } else {
+        /* Never refused: its number is bounded by S1. */
+        yb_mailbox_post_reply(yb_loop_mailbox(yb_net_loop(guest->net)), &guest->mail);
+    }
+}
+
+enum yb_status
+yb_server_create(const struct yb_server_options *options, struct yb_server **server_out,
+                 char why_out[YB_ADDRESS_WHY_BYTES])
+{
+    struct yb_net *net = options->nets[0];
+    char address[YB_ADDRESS_TEXT_BYTES];
+    struct yb_server *server;
+    enum yb_status status;
+
+    YB_ASSERT(options->net_count > 0 && options->connections_max > 0);
+    yb_address_format(&options->address, address);
+    if (!yb_address_is_loopback(&options->address) && yb_net_self(net)->auth == NULL &&
+        !options->insecure) {
+        (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES,
+                       "refusing to listen on %s without a secret: give --secret-file, listen on "
+                       "127.0.0.1, or say --insecure if everybody who reaches it may do anything",
+                       address);
+        return YB_DENIED; /* S3 */
+    }
+    server = calloc(1, sizeof(*server));
+    if (server == NULL) {
+        return YB_NO_MEMORY;
+    }
+    server->magic = SERVER_MAGIC;
+    server->options = *options;
+    status = yb_io_listen(yb_loop_io(yb_net_loop(net)), &options->address, on_accept, server,
+                          &server->listener);
+    if (status != YB_OK) {
+        (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES, "cannot listen on %s: %s", address,
+                       yb_status_text(status));
+        free(server);
+        return status;
+    }
+    yb_io_listener_address(yb_loop_io(yb_net_loop(net)), server->listener, &server->address);
+    *server_out = server;
+    return YB_OK;
+}
+
+void
+yb_server_stop(struct yb_server *server)
+{
+    YB_ASSERT_OBJ(server, SERVER_MAGIC);
+    if (server->listener != NULL) {
+        yb_io_listener_close(yb_loop_io(yb_net_loop(server->options.nets[0])), &server->listener);
+    }
+}
+
+void
+yb_server_destroy(struct yb_server **server_ref)
+{
+    struct yb_server *server = *server_ref;
+
+    YB_ASSERT_OBJ(server, SERVER_MAGIC);
+    YB_ASSERT(server->listener == NULL && atomic_load(&server->connections) == 0);
+    *server_ref = NULL;
+    server->magic = 0;
+    free(server);
+}
+
+struct yb_address
+yb_server_address(const struct yb_server *server)
+{
+    return server->address;
+}
+
+uint32_t
+yb_server_connection_count(const struct yb_server *server)
+{
+    return atomic_load(&server->connections);
+}
