@@ -103,18 +103,16 @@ enum yb_status
 yb_frame_build(const struct yb_wire_frame_header *header, const struct yb_frame_limits *limits,
                uint8_t out[YB_WIRE_FRAME_HEADER_BYTES])
 {
-    struct yb_wire_frame_header own = *header;
-
     YB_ASSERT(limits->data_bytes_max <= YB_WIRE_DATA_BYTES_MAX);
-    if (own.body_bytes > limits->body_bytes_max || own.data_bytes > limits->data_bytes_max) {
+    if (header->body_bytes > limits->body_bytes_max ||
+        header->data_bytes > limits->data_bytes_max) {
         return YB_TOO_LARGE;
     }
-    if (judge(&own, limits) != NULL) {
+    if (judge(header, limits) != NULL) {
         return YB_INVALID;
     }
-    own.version = limits->version;
-    own.header_crc = 0;
-    yb_wire_frame_header_store(&own, out);
+    yb_wire_frame_header_store(header, out);
+    out[YB_WIRE_FRAME_HEADER_AT_VERSION] = limits->version;
     yb_wire_put_u32(out + YB_WIRE_FRAME_HEADER_AT_HEADER_CRC,
                     yb_crc32c(out, YB_WIRE_FRAME_HEADER_AT_HEADER_CRC));
     return YB_OK;
