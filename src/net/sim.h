@@ -16,7 +16,8 @@
  * What it models is TCP as an application sees it: ordered bytes in pieces of any size; a
  * bounded number of unread bytes, then writes wait; loss as delay; silence as silence; resets
  * that overtake bytes not yet delivered. A byte stream cannot carry duplicates: the duplicates
- * that protocols must survive come from the layer above sending again after a reset.
+ * that protocols must survive come from the layer above sending again after a reset. Congestion
+ * control, zero-window probes and unsent_bytes_max are not modelled.
  *
  * Invariants
  *   N1  Events happen in the order of (time, sequence number), and nothing reads a clock, an
@@ -25,7 +26,8 @@
  *   N2  The bytes of one direction arrive in order, without gaps, at most once.
  *   N3  A direction holds at most `window_bytes` that were written and not yet read.
  *   N4  Every run of a process takes at least YB_SIM_RUN_NS, so that a process that spins
- *       cannot hold the clock.
+ *       cannot hold the clock. Within one run no time passes: a loop that polls until its
+ *       clock moved would never end, and aborts.
  *
  * Threads   A world and all that lives in it belong to one thread, yb_io_wake included.
  * Memory    The world owns hosts, processes and their ios; destroying it frees them all, and
@@ -89,7 +91,7 @@ enum yb_sim_death {
 
 enum yb_sim_outcome {
     YB_SIM_REACHED,    /* The predicate holds. */
-    YB_SIM_QUIET,      /* Nothing will ever happen again. */
+    YB_SIM_QUIET,      /* Nothing will ever happen by itself; the clock stands at the limit. */
     YB_SIM_TIME_LIMIT, /* The clock stands at the limit. */
     YB_SIM_STEP_LIMIT,
 };

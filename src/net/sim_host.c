@@ -340,6 +340,7 @@ yb_sim_process_run(struct yb_sim_process *process)
     YB_ASSERT(!process->running && !process->crashed);
     process->wake_ns = YB_NEVER;
     process->busy_until_ns = process->host->sim->now_ns + YB_SIM_RUN_NS;
+    process->poll_count = 0;
     process->running = true;
     process->run(process->arg);
     process->running = false;

@@ -31,6 +31,7 @@
 #define YB_SIM_EVENT_COUNT_MAX (1u << 22)
 #define YB_SIM_NAME_BYTES      32u
 #define YB_SIM_BACKLOG         1024u
+#define YB_SIM_POLL_COUNT_MAX  1000000u
 
 /* clang-format off */
 #define YB_SIM_EVENT_MAP(X)                                                              \
@@ -199,6 +200,7 @@ struct yb_sim_process {
     uint32_t magic;
     bool crashed;
     bool running;
+    uint32_t poll_count; /* In this run: N4. */
     uint64_t id;
     uint64_t wake_ns; /* YB_NEVER: nothing to do. */
     uint64_t wake_sequence;

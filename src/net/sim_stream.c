@@ -320,11 +320,25 @@ yb_sim_io_free(struct sim_io *io)
     free(io);
 }
 
-void
-yb_sim_io_crash(struct sim_io *io, enum yb_sim_death how)
+/* Close what was accepted and never adopted. */
+static void
+drop_accepted(struct sim_io *io, enum yb_sim_death how)
 {
     struct sim_connection *next;
 
+    for (struct sim_connection *connection = sim_of(io)->connections; connection != NULL;
+         connection = next) {
+        next = connection->next;
+        if (connection->ends[1].process == io->process) {
+            YB_ASSERT(connection->ends[1].state == END_ACCEPTED);
+            yb_sim_end_close(connection, 1, how);
+        }
+    }
+}
+
+void
+yb_sim_io_crash(struct sim_io *io, enum yb_sim_death how)
+{
     for (struct yb_listener *listener = io->listeners; listener != NULL;
          listener = listener->next) {
         drain_queue(listener, how);
@@ -338,15 +352,7 @@ yb_sim_io_crash(struct sim_io *io, enum yb_sim_death how)
         stream->connect_status = YB_UNREACHABLE;
         yb_sim_stream_ready(stream);
     }
-    /* Accepted and never adopted. */
-    for (struct sim_connection *connection = sim_of(io)->connections; connection != NULL;
-         connection = next) {
-        next = connection->next;
-        if (connection->ends[1].process == io->process) {
-            YB_ASSERT(connection->ends[1].state == END_ACCEPTED);
-            yb_sim_end_close(connection, 1, how);
-        }
-    }
+    drop_accepted(io, how);
 }
 
 static void
@@ -356,6 +362,7 @@ sim_destroy(struct yb_io *base)
 
     YB_ASSERT(io->streams == NULL && io->listeners == NULL);
     YB_ASSERT(!io->polling);
+    drop_accepted(io, YB_SIM_DEATH_RESET);
     yb_sim_io_free(io);
 }
 
@@ -386,6 +393,7 @@ sim_poll(struct yb_io *base, uint64_t timeout_ns)
     uint32_t delivered = 0;
 
     YB_ASSERT(!io->polling);
+    YB_ASSERT(!process->running || process->poll_count++ < YB_SIM_POLL_COUNT_MAX); /* N4 */
     if (process->crashed || !process->host->stalled) {
         io->polling = true;
         delivered = accept_all(io);

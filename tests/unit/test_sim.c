@@ -392,22 +392,28 @@ static void
 test_sim__a_partition_holds_bytes_until_it_heals(void **state)
 {
     uint8_t bytes[5000];
+    uint8_t more[100];
     struct talk talk;
 
     (void)state;
     io_pattern(bytes, sizeof(bytes), 8);
+    io_pattern(more, sizeof(more), 9);
     talk_open(&talk, 8, 0);
     io_probe_read(&talk.server);
     yb_sim_partition(talk.net.sim, &talk.net.nodes[0].host, 1);
     talk.client.write_bytes_max = 700;
     io_probe_send(&talk.client, bytes, sizeof(bytes));
     pass_ms(&talk.net, 60000);
+    assert_int_equal(talk.client.sent, sizeof(bytes)); /* All of it fits into the window. */
     assert_int_equal(talk.server.received_length, 0);
     assert_int_equal(talk.client.lost_count + talk.server.lost_count, 0);
+    /* What is written right after the healing may not pass what is still held. */
     yb_sim_heal(talk.net.sim);
+    io_probe_send(&talk.client, more, sizeof(more));
     pass_ms(&talk.net, 1000);
-    assert_int_equal(talk.server.received_length, sizeof(bytes));
+    assert_int_equal(talk.server.received_length, sizeof(bytes) + sizeof(more));
     assert_memory_equal(talk.server.received, bytes, sizeof(bytes));
+    assert_memory_equal(talk.server.received + sizeof(bytes), more, sizeof(more));
     talk_fini(&talk);
 }
 
@@ -538,6 +544,54 @@ test_sim__an_abort_discards_bytes_that_were_not_delivered(void **state)
     talk_fini(&talk);
 }
 
+static void
+test_sim__a_graceful_close_with_unread_bytes_resets_where_the_link_says_so(void **state)
+{
+    uint8_t bytes[5000];
+
+    (void)state;
+    io_pattern(bytes, sizeof(bytes), 20);
+    for (uint32_t resets = 0; resets < 2; resets++) {
+        struct yb_sim_link link = yb_sim_link_default();
+        struct talk talk;
+
+        link.close_unread_resets = resets != 0;
+        link.bytes_per_s = 100000;
+        talk_open(&talk, 20, 0);
+        io_probe_send(&talk.client, bytes, 1);
+        settle(&talk.net);
+        yb_sim_set_link(talk.net.sim, NULL, NULL, &link);
+        talk.client.keep_reading = true;
+        io_probe_read(&talk.client);
+        io_probe_send(&talk.server, bytes, sizeof(bytes));
+        io_probe_close(&talk.server, YB_CLOSE_GRACEFUL);
+        settle(&talk.net);
+        assert_int_equal(talk.client.received_length, resets != 0 ? 0 : sizeof(bytes));
+        assert_int_equal(talk.client.lost_count, 1);
+        talk_fini(&talk);
+    }
+}
+
+static void
+test_sim__a_black_hole_of_chance_lets_one_piece_pass(void **state)
+{
+    uint8_t bytes[100] = {0};
+    struct yb_sim_link link = yb_sim_link_default();
+    struct talk talk;
+
+    (void)state;
+    talk_open(&talk, 21, 0);
+    link.black_hole_ppm = YB_SIM_PPM;
+    link.piece_bytes_max = 10;
+    yb_sim_set_link(talk.net.sim, NULL, NULL, &link);
+    io_probe_read(&talk.server);
+    io_probe_send(&talk.client, bytes, sizeof(bytes));
+    pass_ms(&talk.net, 10000);
+    assert_int_equal(talk.server.received_length, 10);
+    assert_int_equal(talk.client.lost_count + talk.server.lost_count, 0);
+    talk_fini(&talk);
+}
+
 /* ---- crashes ------------------------------------------------------------------------- */
 
 static void
@@ -602,6 +656,36 @@ test_sim__a_crash_is_told_by_a_reset_by_an_end_or_by_nothing(void **state)
     crash_and_return(YB_SIM_DEATH_RESET, false, true);
     crash_and_return(YB_SIM_DEATH_FLUSH, true, true);
     crash_and_return(YB_SIM_DEATH_SILENT, false, false);
+}
+
+static void
+test_sim__a_connection_may_be_adopted_by_another_process_of_its_host(void **state)
+{
+    uint8_t byte = 7;
+
+    (void)state;
+    for (uint32_t crash = 0; crash < 2; crash++) {
+        struct node worker = {0};
+        struct talk talk;
+
+        talk_listen(&talk, 22);
+        talk.acceptor.keep = true;
+        talk_connect(&talk, 0);
+        settle(&talk.net);
+        worker.host = talk.net.nodes[1].host;
+        node_start(&worker);
+        if (crash != 0) {
+            yb_sim_process_crash(talk.net.nodes[1].process, YB_SIM_DEATH_RESET);
+        }
+        io_probe_init(&talk.server, worker.io);
+        io_probe_adopt(&talk.server, &talk.acceptor.accepted, NULL);
+        io_probe_read(&talk.server);
+        io_probe_send(&talk.client, &byte, 1);
+        settle(&talk.net);
+        assert_int_equal(talk.server.received_length, crash != 0 ? 0 : 1);
+        assert_int_equal(talk.server.lost_count, crash);
+        talk_fini(&talk);
+    }
 }
 
 static void
@@ -768,6 +852,10 @@ main(void)
         cmocka_unit_test(test_sim__a_reset_leaves_or_voids_what_was_not_read_yet),
         cmocka_unit_test(test_sim__an_abort_discards_bytes_that_were_not_delivered),
         cmocka_unit_test(test_sim__a_crash_is_told_by_a_reset_by_an_end_or_by_nothing),
+        cmocka_unit_test(
+            test_sim__a_graceful_close_with_unread_bytes_resets_where_the_link_says_so),
+        cmocka_unit_test(test_sim__a_black_hole_of_chance_lets_one_piece_pass),
+        cmocka_unit_test(test_sim__a_connection_may_be_adopted_by_another_process_of_its_host),
         cmocka_unit_test(test_sim__a_world_with_crashed_and_busy_processes_can_be_destroyed),
         cmocka_unit_test(test_sim__clocks_drift_skip_and_are_wrong_each_in_its_own_way),
         cmocka_unit_test(test_sim__a_poll_times_out_by_the_clock_of_its_host),
