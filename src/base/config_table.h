@@ -90,7 +90,7 @@
       "address and port to listen on; port 0 takes any free one")                         \
     X(net,     io,                   ENUM,   "",            "auto",                       \
       0, 0, net_io, "",                                                                   \
-      "how sockets are driven; auto takes io_uring where the kernel permits it")          \
+      "how sockets are driven; auto takes the one that was measured to be faster")        \
     X(net,     workers,              U32,    "threads",     "1",                          \
       1, 256, none, "workers",                                                            \
       "event loops, each on its own thread")                                              \
@@ -136,8 +136,23 @@
     X(net,     drain_ms,             MS,     "ms",          "2000",                       \
       0, 600000, none, "",                                                                \
       "time given to running requests when the process stops")                            \
+    X(net,     committed_bytes_max,  BYTES,  "bytes",       "256k",                       \
+      4 * YB_CONFIG_KIB, YB_CONFIG_GIB, none, "",                                         \
+      "unsent bytes a connection takes before further calls have to wait")                \
+    X(net,     calls_waiting_max,    U32,    "calls",       "4096",                       \
+      1, 1048576, none, "",                                                               \
+      "calls that may wait for one peer")                                                 \
+    X(net,     requests_max,         U32,    "requests",    "65536",                      \
+      1, 16777216, none, "",                                                              \
+      "requests one worker serves at the same time, all connections together")            \
+    X(net,     replay_records,       U32,    "operations",  "65536",                      \
+      1, 16777216, none, "",                                                              \
+      "mutations whose answers are remembered for callers that ask again")                \
+    X(net,     replay_bytes,         BYTES,  "bytes",       "16m",                        \
+      64 * YB_CONFIG_KIB, 64 * YB_CONFIG_GIB, none, "",                                   \
+      "bytes of remembered answers")                                                      \
     X(net,     helper_threads,       U32,    "threads",     "4",                          \
-      1, 256, none, "",                                                                   \
+      1, 64, none, "",                                                                    \
       "threads for calls that block, such as name look-ups")                              \
     X(auth,    secret_file,          PATH,   "path",        "",                           \
       0, YB_CONFIG_PATH_MAX, none, "secret-file",                                         \
@@ -160,6 +175,12 @@
     X(tls,     key_file,             PATH,   "path",        "",                           \
       0, YB_CONFIG_PATH_MAX, none, "",                                                    \
       "private key (PEM) of the certificate; empty: one is made at start")                \
+    X(tls,     ca_file,              PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "",                                                    \
+      "authorities (PEM) that every peer's certificate must come from; empty: none")      \
+    X(tls,     peer_name,            STRING, "name",        "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "",                                                  \
+      "name that a server's verified certificate must carry; empty: any")                 \
     X(cluster, id,                   ID,     "",            "",                           \
       0, 0, none, "",                                                                     \
       "cluster that peers must name too: 32 hex digits; empty takes any")                 \
@@ -173,8 +194,8 @@
       1, 100000, none, "",                                                                \
       "lines a second that one place in the code may log; the rest is counted")           \
     X(trace,   ring_records,         U32,    "spans",       "65536",                      \
-      64, 16777216, none, "",                                                             \
-      "spans remembered in memory, the newest ones")
+      64, 1048576, none, "",                                                              \
+      "spans remembered in memory, the newest ones; rounded up to a power of two")
 /* clang-format on */
 
 #endif /* YB_BASE_CONFIG_TABLE_H */

@@ -514,16 +514,16 @@ yb_bench_net_idle(const struct yb_config *config, const struct yb_bench_server *
                   uint32_t conns, uint64_t run_ns, struct yb_bench_idle *idle_out)
 {
     struct side side;
-    struct visit *visits = calloc(conns, sizeof(*visits));
+    struct visit *visits = calloc(2 * (size_t)conns, sizeof(*visits));
     bool ok;
 
     ok = visits != NULL && side_open(&side, config);
     if (ok) {
-        struct visit warm = {0}; /* The first one brings in code and pools. */
         double server_bytes;
         double client_bytes;
 
-        ok = open_many(&side, server, &warm, 1);
+        /* As many again come first: they fill what earlier work left free in the heap. */
+        ok = open_many(&side, server, visits + conns, conns);
         server_bytes = resident_bytes(server->pid);
         client_bytes = resident_bytes(getpid());
         ok = ok && open_many(&side, server, visits, conns);
