@@ -20,6 +20,7 @@
 /* clang-format off */
 /*    name   rank     protects */
 #define YB_LOCK_MAP(X)                                                           \
+    X(FENCE,   45) /* net/fence.c: which connection of a peer counts */           \
     X(HELPER,  50) /* net/helper.c: the job queue of one helper pool */           \
     X(REPLAY,  55) /* net/replay.c: one shard of remembered results */            \
     X(QUEUE,   60) /* base/queue.c: one bounded queue between threads */          \

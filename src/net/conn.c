@@ -383,14 +383,43 @@ become_refused(struct yb_conn *conn)
     arm(conn, &conn->timer, LINGER_NS);
 }
 
+/* Ask the owner whether a peer that has proved itself is welcome. Returns whether it is, now. */
+static bool
+admit(struct yb_conn *conn)
+{
+    enum yb_status status = YB_OK;
+
+    if (conn->initiator || conn->admitted || conn->events->on_admit == NULL) {
+        return true;
+    }
+    if (conn->held) {
+        return false;
+    }
+    status = conn->events->on_admit(conn->owner, conn, yb_hello_result(conn->hello));
+    if (status == YB_OK) {
+        conn->admitted = true;
+        return true;
+    }
+    if (status == YB_AGAIN) {
+        conn->held = true;
+    } else {
+        yb_conn_fail(conn, status, "the peer is not welcome");
+    }
+    return false;
+}
+
 /* Send what the handshake wants sent, and act on where it stands. */
 static void
 pump_hello(struct yb_conn *conn)
 {
+    enum yb_hello_state state = yb_hello_state(conn->hello);
+    const uint8_t *bytes;
     size_t length = 0;
-    const uint8_t *bytes = yb_hello_output(conn->hello, &length);
-    enum yb_hello_state state;
 
+    if (state == YB_HELLO_DONE && !admit(conn)) {
+        return; /* The welcome stays in the handshake's output. */
+    }
+    bytes = yb_hello_output(conn->hello, &length);
     if (length > 0) {
         if (yb_conn_out_raw(conn, bytes, length) != YB_OK) {
             yb_conn_fail(conn, YB_NO_MEMORY, "no memory for the handshake");
@@ -398,11 +427,20 @@ pump_hello(struct yb_conn *conn)
         }
         yb_hello_sent(conn->hello, length);
     }
-    state = yb_hello_state(conn->hello);
     if (state == YB_HELLO_DONE) {
         become_open(conn);
     } else if (state == YB_HELLO_FAILED && conn->state != YB_CONN_LINGER) {
         become_refused(conn);
+    }
+}
+
+void
+yb_conn_admit(struct yb_conn *conn)
+{
+    if (conn->state == YB_CONN_HELLO && conn->held) {
+        conn->held = false;
+        conn->admitted = true;
+        pump_hello(conn);
     }
 }
 
@@ -413,6 +451,8 @@ start_hello(struct yb_conn *conn)
     struct yb_hello_params params = {
         .lane = (uint8_t)conn->lane,
         .lane_class = (uint8_t)conn->lane_class,
+        .stripe = conn->stripe,
+        .generation = conn->initiator ? ++conn->net->generation : 0,
     };
     const struct yb_net_options *options = &conn->net->options;
     enum yb_status status = YB_OK;
@@ -541,6 +581,11 @@ on_timer(struct yb_timer *timer)
         yb_conn_fail(conn, YB_TIMED_OUT, "the TLS handshake took too long");
         break;
     case YB_CONN_HELLO:
+        if (conn->held) {
+            conn->end_reason = YB_HELLO_REASON_TOO_SLOW;
+            yb_conn_fail(conn, YB_TIMED_OUT, "an older connection of the peer did not end in time");
+            break;
+        }
         yb_conn_refuse(conn, YB_HELLO_REASON_TOO_SLOW, "the handshake was not complete in time");
         break;
     case YB_CONN_LINGER: yb_conn_fail(conn, YB_OK, ""); break;
@@ -697,6 +742,7 @@ yb_conn_connect(struct yb_net *net, const struct yb_conn_target *target,
     conn->address = target->address;
     conn->lane = target->lane;
     conn->lane_class = target->lane_class;
+    conn->stripe = target->stripe;
     conn->state = YB_CONN_CONNECTING;
     status = yb_io_connect(yb_loop_io(net->options.loop), &target->address, &net->options.stream,
                            &stream_events, conn, &conn->stream);

@@ -52,6 +52,11 @@ struct yb_conn_end {
 };
 
 struct yb_conn_events {
+    /* Accepting side: the peer has proved who it is but was not welcomed yet. OK welcomes it;
+     * AGAIN holds it until yb_conn_admit(), within the handshake's time; anything else ends the
+     * connection. NULL: everybody is welcome. */
+    enum yb_status (*on_admit)(void *owner, struct yb_conn *conn,
+                               const struct yb_hello_result *peer);
     /* The handshake is complete. */
     void (*on_open)(void *owner, struct yb_conn *conn);
     /* A call that was answered AGAIN by yb_conn_call() may be tried now. NULL: not wanted. */
@@ -66,6 +71,7 @@ struct yb_conn_target {
     struct yb_address address;
     enum yb_wire_lane lane;
     enum yb_class lane_class;
+    uint8_t stripe; /* Which of several parallel connections of the lane. */
 };
 
 /* Connect. On OK, on_closed will run once, whatever happens. Fails with INVALID, UNREACHABLE,
@@ -82,6 +88,9 @@ YB_CHECKED enum yb_status yb_conn_accept(struct yb_net *net, const struct yb_acc
 /* Refuse a connection whose handshake is not complete: the peer is told `text` if it can still
  * understand it. Harmless in every other state. */
 void yb_conn_refuse(struct yb_conn *conn, enum yb_hello_reason reason, const char *text);
+
+/* Welcome a peer that on_admit held. Harmless in every other state. */
+void yb_conn_admit(struct yb_conn *conn);
 
 /* Send a request. On OK call->done runs once, later. Otherwise it never runs: AGAIN (no credit, or
  * enough is committed: on_room tells when), TOO_LARGE (body or data above what the peer takes),

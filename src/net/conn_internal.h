@@ -105,6 +105,9 @@ struct yb_conn {
     bool goaway_sent;
     bool opened; /* Was OPEN once. */
     bool ping_waits;
+    bool admitted; /* on_admit was asked and has welcomed the peer. */
+    bool held;     /* on_admit was asked and has not. */
+    uint8_t stripe;
     struct yb_net *net;
     struct yb_conn *next; /* All connections of the net. */
     struct yb_conn *previous;
@@ -160,6 +163,7 @@ struct yb_net {
     uint32_t stats_first;
     struct yb_conn *conns;
     uint32_t conn_count;
+    uint64_t generation; /* Of the last connection that was made from here. */
     struct yb_chunk *chunks;
     uint32_t chunk_count;
     struct yb_request *requests; /* Free records. */

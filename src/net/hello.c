@@ -477,6 +477,8 @@ take_hello(struct yb_hello *hello, const uint8_t *body, size_t length, uint64_t 
     result->role = peer.role;
     result->lane = peer.lane;
     result->lane_class = peer.lane_class;
+    result->stripe = peer.stripe;
+    result->generation = peer.generation;
     result->credit_requests = peer.credit_requests;
     result->credit_bytes = peer.credit_bytes;
     result->body_bytes_max = peer.body_bytes_max;
@@ -544,6 +546,8 @@ send_hello(struct yb_hello *hello, uint64_t wall_ns)
         .role = self->role,
         .lane = hello->params.lane,
         .lane_class = hello->params.lane_class,
+        .stripe = hello->params.stripe,
+        .generation = hello->params.generation,
         .tenant = yb_wire_text_of(self->tenant),
         .software = yb_wire_text_of(self->software),
     };
@@ -665,6 +669,8 @@ take_welcome(struct yb_hello *hello, const uint8_t *body, size_t length)
     hello->result.role = welcome.role;
     hello->result.lane = hello->params.lane;
     hello->result.lane_class = hello->params.lane_class;
+    hello->result.stripe = hello->params.stripe;
+    hello->result.generation = hello->params.generation;
     hello->result.ping_interval_ms = welcome.ping_interval_ms;
     copy_text(hello->result.tenant, sizeof(hello->result.tenant),
               yb_wire_text_of(hello->self->tenant));

@@ -116,6 +116,8 @@ struct yb_hello_params {
     uint8_t binding[32]; /* yb_tls_binding(), or zero. Its TLS handshake must be complete. */
     uint8_t lane;        /* enum yb_wire_lane; connecting side only. */
     uint8_t lane_class;  /* enum yb_class; connecting side only. */
+    uint8_t stripe;      /* Which of several parallel connections; connecting side only. */
+    uint64_t generation; /* Grows with every connection of a lane; connecting side only. */
 };
 
 /* What both sides know in DONE. */
@@ -132,6 +134,8 @@ struct yb_hello_result {
     char tenant[YB_AUTH_TENANT_MAX + 1]; /* Connecting side's tenant (H1). */
     uint8_t lane;
     uint8_t lane_class;
+    uint8_t stripe;
+    uint64_t generation;
     uint32_t credit_requests; /* What the peer granted to us. */
     uint64_t credit_bytes;
     uint32_t body_bytes_max; /* What the peer takes. */

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "net/conn.h"
+#include "net/fence.h"
 
 #define SERVER_MAGIC 0x73727672u
 
@@ -14,6 +15,7 @@ struct yb_server {
     uint32_t magic;
     uint32_t next_net; /* Whose turn it is. */
     struct yb_listener *listener;
+    struct yb_fence *fence; /* Shared by all workers. */
     struct yb_address address;
     struct yb_server_options options;
     _Atomic(uint32_t) connections;     /* S1; any worker. */
@@ -25,10 +27,28 @@ struct guest {
     struct yb_mail mail;
     struct yb_server *server;
     struct yb_net *net;
+    struct yb_conn *conn; /* NULL once it is closed. */
     struct yb_accepted accepted;
+    struct yb_fence_guest fence;
     bool counted;  /* In `unauthenticated`. */
     bool unwanted; /* To be told that there is no room. */
 };
+
+static struct guest *
+guest_of_fence(struct yb_fence_guest *fence)
+{
+    return (struct guest *)((uint8_t *)fence - offsetof(struct guest, fence));
+}
+
+/* The server may go when the last of these has run, so it is the last thing done. */
+static void
+free_guest(struct guest *guest)
+{
+    struct yb_server *server = guest->server;
+
+    free(guest);
+    atomic_fetch_sub(&server->connections, 1);
+}
 
 static void
 guest_leaves(struct guest *guest)
@@ -36,8 +56,48 @@ guest_leaves(struct guest *guest)
     if (guest->counted) {
         atomic_fetch_sub(&guest->server->unauthenticated, 1);
     }
-    atomic_fetch_sub(&guest->server->connections, 1);
-    free(guest);
+    if (yb_fence_leave(&guest->fence)) {
+        free_guest(guest);
+    }
+}
+
+static void
+on_fence_end(struct yb_fence_guest *fence)
+{
+    struct guest *guest = guest_of_fence(fence);
+
+    if (guest->conn != NULL) {
+        yb_conn_close(guest->conn, YB_STALE, "a newer connection of the same peer took its place");
+    }
+}
+
+static void
+on_fence_admit(struct yb_fence_guest *fence)
+{
+    struct guest *guest = guest_of_fence(fence);
+
+    if (guest->conn != NULL) {
+        yb_conn_admit(guest->conn);
+    }
+}
+
+static void
+on_fence_gone(struct yb_fence_guest *fence)
+{
+    free_guest(guest_of_fence(fence));
+}
+
+static enum yb_status
+on_admit(void *owner, struct yb_conn *conn, const struct yb_hello_result *peer)
+{
+    struct guest *guest = owner;
+
+    (void)conn;
+    guest->fence.loop = yb_net_loop(guest->net);
+    guest->fence.end = on_fence_end;
+    guest->fence.admit = on_fence_admit;
+    guest->fence.gone = on_fence_gone;
+    return yb_fence_enter(guest->server->fence, &guest->fence, peer);
 }
 
 static void
@@ -53,12 +113,16 @@ on_open(void *owner, struct yb_conn *conn)
 static void
 on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
 {
+    struct guest *guest = owner;
+
     (void)conn;
     (void)end;
-    guest_leaves(owner);
+    guest->conn = NULL;
+    guest_leaves(guest);
 }
 
 static const struct yb_conn_events guest_events = {
+    .on_admit = on_admit,
     .on_open = on_open,
     .on_closed = on_closed,
 };
@@ -68,15 +132,14 @@ static void
 guest_arrives(struct yb_mail *mail)
 {
     struct guest *guest = (struct guest *)((uint8_t *)mail - offsetof(struct guest, mail));
-    struct yb_conn *conn = NULL;
 
-    if (yb_conn_accept(guest->net, &guest->accepted, &guest_events, guest, &conn) != YB_OK) {
+    if (yb_conn_accept(guest->net, &guest->accepted, &guest_events, guest, &guest->conn) != YB_OK) {
         yb_io_discard(yb_loop_io(yb_net_loop(guest->net)), &guest->accepted);
         guest_leaves(guest);
         return;
     }
     if (guest->unwanted) {
-        yb_conn_refuse(conn, YB_HELLO_REASON_TOO_MANY,
+        yb_conn_refuse(guest->conn, YB_HELLO_REASON_TOO_MANY,
                        "too many connections: close some, or raise net.connections_max");
     }
 }
@@ -114,6 +177,22 @@ on_accept(void *owner, const struct yb_accepted *accepted)
     }
 }
 
+/* Say why nothing listens on `address`, and what to do. */
+static void
+explain(enum yb_status status, const char *address, char why_out[YB_ADDRESS_WHY_BYTES])
+{
+    const char *why = yb_status_text(status);
+
+    if (status == YB_ADDRESS_IN_USE) {
+        why = "address in use by another process; stop it, or name another port (0: any free one)";
+    } else if (status == YB_DENIED) {
+        why = "this port needs a privilege; name one above 1023";
+    } else if (status == YB_INVALID) {
+        why = "no interface of this machine has that address";
+    }
+    (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES, "cannot listen on %s: %s", address, why);
+}
+
 enum yb_status
 yb_server_create(const struct yb_server_options *options, struct yb_server **server_out,
                  char why_out[YB_ADDRESS_WHY_BYTES])
@@ -139,11 +218,16 @@ yb_server_create(const struct yb_server_options *options, struct yb_server **ser
     }
     server->magic = SERVER_MAGIC;
     server->options = *options;
+    status = yb_fence_create(&server->fence);
+    if (status != YB_OK) {
+        free(server);
+        return status;
+    }
     status = yb_io_listen(yb_loop_io(yb_net_loop(net)), &options->address, on_accept, server,
                           &server->listener);
     if (status != YB_OK) {
-        (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES, "cannot listen on %s: %s", address,
-                       yb_status_text(status));
+        explain(status, address, why_out);
+        yb_fence_destroy(&server->fence);
         free(server);
         return status;
     }
@@ -169,6 +253,7 @@ yb_server_destroy(struct yb_server **server_ref)
     YB_ASSERT_OBJ(server, SERVER_MAGIC);
     YB_ASSERT(server->listener == NULL && atomic_load(&server->connections) == 0);
     *server_ref = NULL;
+    yb_fence_destroy(&server->fence);
     server->magic = 0;
     free(server);
 }

@@ -12,6 +12,8 @@
  *   S2  The address that is published is the one that was really bound.
  *   S3  Beyond loopback nothing listens without a secret, unless `insecure` was
  *       asked for.
+ *   S4  A newer connection of a peer is welcomed only after its older one for the same
+ *       lane is closed (fence.h).
  *
  * Threads   create, stop, destroy and address: the listening worker's thread. The
  *           counts are atomics: every worker's connections change them.

@@ -6,7 +6,7 @@
 #include "net/wire/wire.h"
 
 _Static_assert(14 + 2 == YB_WIRE_PREFACE_BYTES, "no gap in preface");
-_Static_assert(150 + 2 == YB_WIRE_HELLO_BYTES, "no gap in hello");
+_Static_assert(158 + 2 == YB_WIRE_HELLO_BYTES, "no gap in hello");
 _Static_assert(150 + 2 == YB_WIRE_CHALLENGE_BYTES, "no gap in challenge");
 _Static_assert(40 + 8 == YB_WIRE_PROOF_BYTES, "no gap in proof");
 _Static_assert(37 + 3 == YB_WIRE_WELCOME_BYTES, "no gap in welcome");
@@ -209,15 +209,6 @@ yb_wire_preface_decode(const uint8_t *bytes, size_t length, struct yb_wire_prefa
 }
 
 static bool
-hello_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 147, 1)) {
-        return yb_wire_bad(error, "hello", "reserved", "reserved bytes must be zero", (uint64_t)bytes[147]);
-    }
-    return true;
-}
-
-static bool
 hello_check(const struct yb_wire_hello *value, struct yb_wire_error *error)
 {
     if (value->data_bytes_max > UINT64_C(0x1000000000000)) {
@@ -250,18 +241,20 @@ yb_wire_hello_load(const uint8_t *bytes, struct yb_wire_hello *out)
     out->wall_ns = yb_wire_get_u64(bytes + 24);
     out->credit_bytes = yb_wire_get_u64(bytes + 32);
     out->data_bytes_max = yb_wire_get_u64(bytes + 40);
-    memcpy(out->identity.bytes, bytes + 48, 16);
-    memcpy(out->cluster.bytes, bytes + 64, 16);
-    memcpy(out->boot.bytes, bytes + 80, 16);
-    memcpy(out->key_id, bytes + 96, 8);
-    memcpy(out->nonce, bytes + 104, 32);
-    out->credit_requests = yb_wire_get_u32(bytes + 136);
-    out->body_bytes_max = yb_wire_get_u32(bytes + 140);
-    out->role = yb_wire_get_u8(bytes + 144);
-    out->lane = yb_wire_get_u8(bytes + 145);
-    out->lane_class = yb_wire_get_u8(bytes + 146);
-    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 148)};
-    out->software = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 150)};
+    out->generation = yb_wire_get_u64(bytes + 48);
+    memcpy(out->identity.bytes, bytes + 56, 16);
+    memcpy(out->cluster.bytes, bytes + 72, 16);
+    memcpy(out->boot.bytes, bytes + 88, 16);
+    memcpy(out->key_id, bytes + 104, 8);
+    memcpy(out->nonce, bytes + 112, 32);
+    out->credit_requests = yb_wire_get_u32(bytes + 144);
+    out->body_bytes_max = yb_wire_get_u32(bytes + 148);
+    out->role = yb_wire_get_u8(bytes + 152);
+    out->lane = yb_wire_get_u8(bytes + 153);
+    out->lane_class = yb_wire_get_u8(bytes + 154);
+    out->stripe = yb_wire_get_u8(bytes + 155);
+    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 156)};
+    out->software = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 158)};
 }
 
 static inline void
@@ -273,19 +266,20 @@ yb_wire_hello_store(const struct yb_wire_hello *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 24, value->wall_ns);
     yb_wire_put_u64(bytes + 32, value->credit_bytes);
     yb_wire_put_u64(bytes + 40, value->data_bytes_max);
-    memcpy(bytes + 48, value->identity.bytes, 16);
-    memcpy(bytes + 64, value->cluster.bytes, 16);
-    memcpy(bytes + 80, value->boot.bytes, 16);
-    memcpy(bytes + 96, value->key_id, 8);
-    memcpy(bytes + 104, value->nonce, 32);
-    yb_wire_put_u32(bytes + 136, value->credit_requests);
-    yb_wire_put_u32(bytes + 140, value->body_bytes_max);
-    yb_wire_put_u8(bytes + 144, value->role);
-    yb_wire_put_u8(bytes + 145, value->lane);
-    yb_wire_put_u8(bytes + 146, value->lane_class);
-    memset(bytes + 147, 0, 1);
-    yb_wire_put_u16(bytes + 148, value->tenant.length);
-    yb_wire_put_u16(bytes + 150, value->software.length);
+    yb_wire_put_u64(bytes + 48, value->generation);
+    memcpy(bytes + 56, value->identity.bytes, 16);
+    memcpy(bytes + 72, value->cluster.bytes, 16);
+    memcpy(bytes + 88, value->boot.bytes, 16);
+    memcpy(bytes + 104, value->key_id, 8);
+    memcpy(bytes + 112, value->nonce, 32);
+    yb_wire_put_u32(bytes + 144, value->credit_requests);
+    yb_wire_put_u32(bytes + 148, value->body_bytes_max);
+    yb_wire_put_u8(bytes + 152, value->role);
+    yb_wire_put_u8(bytes + 153, value->lane);
+    yb_wire_put_u8(bytes + 154, value->lane_class);
+    yb_wire_put_u8(bytes + 155, value->stripe);
+    yb_wire_put_u16(bytes + 156, value->tenant.length);
+    yb_wire_put_u16(bytes + 158, value->software.length);
 }
 
 static bool
@@ -357,7 +351,7 @@ yb_wire_hello_decode(const uint8_t *bytes, size_t length, struct yb_wire_hello *
         return YB_PROTOCOL;
     }
     yb_wire_hello_load(bytes, &value);
-    if (!hello_check_fixed(bytes, error) || !hello_check(&value, error) || !hello_take(bytes, length, &value, error)) {
+    if (!hello_check(&value, error) || !hello_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

@@ -116,8 +116,8 @@ YB_CHECKED enum yb_status yb_wire_preface_decode(const uint8_t *bytes, size_t le
  * other side. Its body is laid out as in the `version_min` of its preface; later messages as in
  * the version that the challenge chose. */
 enum {
-    YB_WIRE_HELLO_BYTES = 152,
-    YB_WIRE_HELLO_BYTES_MAX = 280,
+    YB_WIRE_HELLO_BYTES = 160,
+    YB_WIRE_HELLO_BYTES_MAX = 288,
     YB_WIRE_HELLO_TENANT_MAX = 64,
     YB_WIRE_HELLO_SOFTWARE_MAX = 64,
     YB_WIRE_HELLO_AT_FEATURES = 0,
@@ -126,19 +126,20 @@ enum {
     YB_WIRE_HELLO_AT_WALL_NS = 24,
     YB_WIRE_HELLO_AT_CREDIT_BYTES = 32,
     YB_WIRE_HELLO_AT_DATA_BYTES_MAX = 40,
-    YB_WIRE_HELLO_AT_IDENTITY = 48,
-    YB_WIRE_HELLO_AT_CLUSTER = 64,
-    YB_WIRE_HELLO_AT_BOOT = 80,
-    YB_WIRE_HELLO_AT_KEY_ID = 96,
-    YB_WIRE_HELLO_AT_NONCE = 104,
-    YB_WIRE_HELLO_AT_CREDIT_REQUESTS = 136,
-    YB_WIRE_HELLO_AT_BODY_BYTES_MAX = 140,
-    YB_WIRE_HELLO_AT_ROLE = 144,
-    YB_WIRE_HELLO_AT_LANE = 145,
-    YB_WIRE_HELLO_AT_LANE_CLASS = 146,
-    YB_WIRE_HELLO_AT_RESERVED = 147,
-    YB_WIRE_HELLO_AT_TENANT = 148,
-    YB_WIRE_HELLO_AT_SOFTWARE = 150,
+    YB_WIRE_HELLO_AT_GENERATION = 48,
+    YB_WIRE_HELLO_AT_IDENTITY = 56,
+    YB_WIRE_HELLO_AT_CLUSTER = 72,
+    YB_WIRE_HELLO_AT_BOOT = 88,
+    YB_WIRE_HELLO_AT_KEY_ID = 104,
+    YB_WIRE_HELLO_AT_NONCE = 112,
+    YB_WIRE_HELLO_AT_CREDIT_REQUESTS = 144,
+    YB_WIRE_HELLO_AT_BODY_BYTES_MAX = 148,
+    YB_WIRE_HELLO_AT_ROLE = 152,
+    YB_WIRE_HELLO_AT_LANE = 153,
+    YB_WIRE_HELLO_AT_LANE_CLASS = 154,
+    YB_WIRE_HELLO_AT_STRIPE = 155,
+    YB_WIRE_HELLO_AT_TENANT = 156,
+    YB_WIRE_HELLO_AT_SOFTWARE = 158,
 };
 
 struct yb_wire_hello {
@@ -148,6 +149,9 @@ struct yb_wire_hello {
     uint64_t wall_ns; /* Sender's wall clock when it sent this: nanoseconds since 1970. */
     uint64_t credit_bytes; /* Bytes of requests that the other side may have outstanding here. */
     uint64_t data_bytes_max; /* Most data in one frame that the sender takes. */
+    /* Grows with every connection of this incarnation for one lane, class and stripe: the
+     * accepting side ends the older ones before it welcomes a newer one. */
+    uint64_t generation;
     struct yb_id identity; /* Who is speaking. */
     struct yb_id cluster; /* Cluster that the sender belongs to; zero: any. */
     /* Boot id of the sender's kernel: a hint that both share a host, never a proof. */
@@ -159,6 +163,8 @@ struct yb_wire_hello {
     uint8_t role; /* Role that the sender asks for. */
     uint8_t lane; /* What this connection carries. */
     uint8_t lane_class; /* Class of a bulk lane. */
+    /* Which of several parallel connections of this lane and class; 0 is the first. */
+    uint8_t stripe;
     struct yb_wire_text tenant; /* Tenant that a client asks for; empty in other roles. */
     struct yb_wire_text software; /* Name and version of the program, for logs. */
 };
