@@ -72,8 +72,16 @@ struct yb_cli_command {
       "measure this build beside what the machine can do")                                \
     X(config, "",        0,   YB_CONFIG_IN_ALL,       true,                               \
       "print every parameter, its value and where it comes from")                         \
+    X(demo,   "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
+      "show two processes that authenticate each other and exchange checked bytes")       \
     X(doctor, "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
-      "say what this machine offers, what is used of it and what is missing")
+      "say what this machine offers, what is used of it and what is missing")             \
+    X(ping,   "ADDRESS", 1,   YB_CLI_SECTIONS_NET,    true,                               \
+      "ask a process who it is, and measure how fast it answers")                         \
+    X(secret, "new|derive", 1, YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(auth), true,         \
+      "make a secret file, or derive the key of one role or tenant from it")              \
+    X(serve,  "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
+      "listen; so far answers only the handshake, ping and echo: the base of all roles")
 /* clang-format on */
 
 /* `argc` and `argv` are the words after the options. Returns the exit code. */

@@ -46,6 +46,10 @@ yb_cli_client_open(struct yb_cli *cli, const char *address, struct yb_id identit
     char why[YB_PROCESS_WHY_BYTES];
     enum yb_status status = resolve(address, &list, why);
 
+    /* What is refused is told by the command itself; as a warning it would be told twice. */
+    if (cli->config.origins[YB_CONFIG_ROW_log_level].source == YB_CONFIG_SOURCE_DEFAULT) {
+        cli->config.log_level = YB_CONFIG_LOG_LEVEL_ERROR;
+    }
     if (status == YB_OK) {
         status = yb_process_create(&options, &client.process, why);
     }
@@ -156,8 +160,7 @@ uint64_t
 yb_cli_client_handshake_ns(const struct yb_cli_client *client)
 {
     struct yb_span spans[SPANS_LOOKED_AT];
-    uint32_t count =
-        yb_span_snapshot(yb_process_spans(client->process), spans, SPANS_LOOKED_AT);
+    uint32_t count = yb_span_snapshot(yb_process_spans(client->process), spans, SPANS_LOOKED_AT);
 
     while (count > 0) {
         const struct yb_span *span = &spans[--count];

@@ -38,14 +38,6 @@ struct ping_outcome {
     struct yb_histogram times;
 };
 
-static const char *
-role_name(uint8_t role)
-{
-    static const char *const names[] = {"none", "client", "node", "directory", "admin"};
-
-    return role < sizeof(names) / sizeof(names[0]) ? names[role] : "unknown";
-}
-
 static bool
 read_options(struct yb_cli *cli, int argc, char **argv, struct ping_options *options)
 {
@@ -162,7 +154,7 @@ print_text(struct yb_cli *cli, const struct ping_options *options,
     fprintf(cli->out, "  wire version %u, %s, %s\n", peer->version,
             peer->authenticated ? "authenticated by both sides" : "open: nobody proved anything",
             cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON ? "TLS 1.3" : "no TLS");
-    fprintf(cli->out, "  granted role %s%s%s\n", role_name(peer->role),
+    fprintf(cli->out, "  granted role %s%s%s\n", yb_wire_role_name(peer->role),
             peer->tenant[0] == '\0' ? "" : ", tenant ", peer->tenant);
     if (peer->clock_error_ns != UINT64_MAX) {
         fprintf(cli->out, "  its clock minus ours %.1f us, give or take %.1f us\n",
@@ -196,7 +188,7 @@ as_json(const struct yb_cli *cli, const struct ping_options *options,
         "address", options->address, "identity", identity, "incarnation",
         (json_int_t)peer->incarnation, "software", peer->software, "version", (int)peer->version,
         "authenticated", (int)peer->authenticated, "tls",
-        (int)(cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON), "role", role_name(peer->role),
+        (int)(cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON), "role", yb_wire_role_name(peer->role),
         "tenant", peer->tenant, "clock_offset_ns", (json_int_t)peer->clock_offset_ns,
         "clock_error_ns",
         peer->clock_error_ns > INT64_MAX ? json_null()

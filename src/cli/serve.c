@@ -23,11 +23,11 @@ print_ready_json(struct yb_cli *cli, const struct yb_process *process, const cha
     int failed;
 
     yb_id_format(self->identity, identity);
-    ready = json_pack("{s:s, s:s?, s:s, s:I, s:s, s:s, s:b}", "address", address, "published",
-                      publishable ? address : NULL, "identity", identity, "pid",
-                      (json_int_t)getpid(), "io", yb_process_io_name(process), "auth",
-                      self->auth != NULL ? "secret" : "open", "tls",
-                      cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON);
+    ready =
+        json_pack("{s:s, s:s?, s:s, s:I, s:s, s:s, s:b}", "address", address, "published",
+                  publishable ? address : NULL, "identity", identity, "pid", (json_int_t)getpid(),
+                  "io", yb_process_io_name(process), "auth", self->auth != NULL ? "secret" : "open",
+                  "tls", cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON);
     /* One line, so that whoever started us reads up to its end and knows that we listen. */
     failed = ready == NULL || json_dumpf(ready, cli->out, JSON_COMPACT) != 0;
     json_decref(ready);
@@ -49,8 +49,8 @@ print_ready(struct yb_cli *cli, const struct yb_process *process)
     } else if (why_not == NULL) {
         printed = fprintf(cli->out, "listening on %s\n", text);
     } else {
-        printed = fprintf(cli->out, "listening on %s (not to be told to others: %s)\n", text,
-                          why_not);
+        printed =
+            fprintf(cli->out, "listening on %s (not to be told to others: %s)\n", text, why_not);
     }
     return printed < 0 || fflush(cli->out) != 0 ? -1 : 0;
 }
@@ -75,8 +75,8 @@ yb_cli_serve(struct yb_cli *cli, int argc, char **argv)
     }
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing serve: %s\n", why);
-        code = status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED
-                                                           : YB_CLI_EXIT_FAILED;
+        code =
+            status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED : YB_CLI_EXIT_FAILED;
     } else if (print_ready(cli, process) != 0) {
         fprintf(cli->err, "yuebing serve: cannot say where it listens\n");
         code = YB_CLI_EXIT_FAILED;

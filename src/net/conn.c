@@ -548,10 +548,12 @@ drain_tls(struct yb_conn *conn)
 static void
 take_tls(struct yb_conn *conn, const uint8_t *bytes, size_t length)
 {
-    if (conn->state == YB_CONN_TLS && !conn->initiator && bytes[0] != 0x16) {
-        refuse_plain(conn, bytes, length); /* 0x16: a TLS handshake record. */
+    /* 0x16: a TLS handshake record. Only the first byte of all tells. */
+    if (!conn->tls_begun && !conn->initiator && bytes[0] != 0x16) {
+        refuse_plain(conn, bytes, length);
         return;
     }
+    conn->tls_begun = true;
     while (length > 0 && conn->state != YB_CONN_CLOSING && conn->state != YB_CONN_LINGER) {
         size_t taken = yb_tls_feed(conn->tls, bytes, length);
 

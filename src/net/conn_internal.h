@@ -105,8 +105,9 @@ struct yb_conn {
     bool goaway_sent;
     bool opened; /* Was OPEN once. */
     bool ping_waits;
-    bool admitted; /* on_admit was asked and has welcomed the peer. */
-    bool held;     /* on_admit was asked and has not. */
+    bool tls_begun; /* Bytes of TLS came in. */
+    bool admitted;  /* on_admit was asked and has welcomed the peer. */
+    bool held;      /* on_admit was asked and has not. */
     uint8_t stripe;
     struct yb_net *net;
     struct yb_conn *next; /* All connections of the net. */
