@@ -25,6 +25,7 @@ struct yb_loop {
     struct yb_io *io;
     struct yb_task *tasks_head;
     struct yb_task **tasks_tail;
+    struct yb_task *running; /* Queued in an earlier step, to run in this one. */
     struct yb_loop_counters counters;
     struct yb_mailbox mailbox;
     struct yb_timer_wheel timers;
@@ -149,19 +150,25 @@ yb_loop_defer(struct yb_loop *loop, struct yb_task *task)
 void
 yb_loop_undefer(struct yb_loop *loop, struct yb_task *task)
 {
-    struct yb_task **link = &loop->tasks_head;
+    struct yb_task **link = &loop->running;
 
     if (!task->queued) {
         return;
     }
-    while (*link != task) {
-        YB_ASSERT(*link != NULL);
+    while (*link != NULL && *link != task) {
         link = &(*link)->next;
     }
-    *link = task->next;
     if (*link == NULL) {
-        loop->tasks_tail = link;
+        link = &loop->tasks_head;
+        while (*link != task) {
+            YB_ASSERT(*link != NULL);
+            link = &(*link)->next;
+        }
+        if (task->next == NULL) {
+            loop->tasks_tail = link;
+        }
     }
+    *link = task->next;
     task->queued = false;
 }
 
@@ -169,21 +176,15 @@ yb_loop_undefer(struct yb_loop *loop, struct yb_task *task)
 static void
 run_tasks(struct yb_loop *loop)
 {
-    struct yb_task **end = loop->tasks_tail;
+    loop->running = loop->tasks_head;
+    loop->tasks_head = NULL;
+    loop->tasks_tail = &loop->tasks_head;
+    while (loop->running != NULL) {
+        struct yb_task *task = loop->running;
 
-    while (loop->tasks_head != NULL) {
-        struct yb_task *task = loop->tasks_head;
-        bool last = &task->next == end;
-
-        loop->tasks_head = task->next;
-        if (loop->tasks_head == NULL) {
-            loop->tasks_tail = &loop->tasks_head;
-        }
+        loop->running = task->next;
         task->queued = false;
         task->run(task);
-        if (last) {
-            break;
-        }
     }
 }
 
