@@ -7,10 +7,10 @@
  * late one finds that its call has gone.
  *
  * Invariants
- *   K1  A call in the table is in SENDING, SENT or REPLYING, and leaves it exactly
- *       once, by finish().
+ *   K1  A call in the table is in SENDING, SENT, REPLYING or ANSWERED, and leaves it
+ *       exactly once, by finish().
  *   K2  A call is finished early only when neither the kernel (SENDING, begun, with
- *       data) nor the receiver (REPLYING) may touch its memory; otherwise the
+ *       data; ANSWERED) nor the receiver (REPLYING) may touch its memory; otherwise the
  *       connection is aborted and the call finished when it is gone (C2 of call.h).
  *   K3  Credit comes back only by replies, also by those whose call has gone.
  */
@@ -167,6 +167,7 @@ give_up(struct yb_call *call, enum yb_status why)
     switch (call->state) {
     case YB_CALL_SENDING:
         if (yb_conn_out_withdraw(conn, &call->out)) {
+            call->outgoing = false;
             /* Never on the wire, so no reply will bring its credit back. */
             conn->calls_out--;
             conn->bytes_out -= call->cost;
@@ -175,13 +176,15 @@ give_up(struct yb_call *call, enum yb_status why)
         }
         if (call->data_count == 0) {
             yb_conn_out_forget(conn, &call->out); /* Its bytes are copies. */
+            call->outgoing = false;
             call->sent = true;
             finish_unanswered(call, why);
             return;
         }
         break;
     case YB_CALL_SENT: finish_unanswered(call, why); return;
-    case YB_CALL_REPLYING: break;
+    case YB_CALL_REPLYING:
+    case YB_CALL_ANSWERED: break;
     default: YB_ASSERT(false);
     }
     call->give_up = why; /* K2 */
@@ -196,19 +199,39 @@ on_timer(struct yb_timer *timer)
     give_up(call, call->give_up == YB_CANCELLED ? YB_CANCELLED : YB_TIMED_OUT);
 }
 
+/* The whole answer is there: that is the end, unless the kernel may still read the data (K2). */
+static void
+finish_answered(struct yb_call *call)
+{
+    if (call->outgoing && call->data_count > 0) {
+        call->state = YB_CALL_ANSWERED;
+        return;
+    }
+    if (call->outgoing) {
+        yb_conn_out_forget(call->conn, &call->out);
+        call->outgoing = false;
+    }
+    finish(call);
+}
+
 /* The kernel has all of a call's frame, or the connection is gone. */
 static void
 on_frame_sent(struct yb_out *out, enum yb_status status)
 {
     struct yb_call *call = call_of_out(out);
 
-    YB_ASSERT(call->state == YB_CALL_SENDING);
+    YB_ASSERT(call->outgoing);
+    call->outgoing = false;
     if (status != YB_OK) {
         call->sent = out->started;
         return; /* yb_call_fail_all() ends it. */
     }
     call->sent = true;
-    call->state = YB_CALL_SENT;
+    if (call->state == YB_CALL_ANSWERED) {
+        finish(call);
+    } else if (call->state == YB_CALL_SENDING) {
+        call->state = YB_CALL_SENT;
+    }
 }
 
 /* ---- submitting ------------------------------------------------------------------------ */
@@ -304,6 +327,7 @@ yb_conn_call(struct yb_conn *conn, struct yb_call *call)
     call->cost = cost;
     call->conn = conn;
     call->state = YB_CALL_SENDING;
+    call->outgoing = true;
     call->sent = false;
     call->answered = false;
     call->undecided = false;
@@ -344,8 +368,8 @@ take_credit(struct yb_conn *conn, const struct yb_wire_frame_header *header)
     return true;
 }
 
-static void
-tell_room(struct yb_conn *conn)
+void
+yb_call_tell_room(struct yb_conn *conn)
 {
     if (conn->out.room_wanted && conn->state == YB_CONN_OPEN && conn->events->on_room != NULL) {
         conn->out.room_wanted = false;
@@ -376,13 +400,14 @@ yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header
     }
     if (call == NULL) {
         yb_net_count(conn->net, YB_NET_STAT_LATE_REPLIES, 1);
-        tell_room(conn);
+        yb_call_tell_room(conn);
         return;
     }
-    if (call->state != YB_CALL_SENT) {
+    if (call->state != YB_CALL_SENT && !(call->state == YB_CALL_SENDING && call->out.started)) {
         yb_conn_fail(conn, YB_PROTOCOL, "a reply to a request that was not sent");
         return;
     }
+    call->sent = true;
     data_room = yb_iov_bytes(call->reply_data, call->reply_data_count);
     call->answered = true;
     call->undecided = (header->flags & YB_WIRE_FRAME_FLAG_UNDECIDED) != 0;
@@ -391,8 +416,8 @@ yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header
     call->reply_data_bytes = header->data_bytes;
     if (header->body_bytes > call->reply_body_room || header->data_bytes > data_room) {
         call->status = YB_TOO_SMALL; /* C3; the data is discarded. */
-        finish(call);
-        tell_room(conn);
+        finish_answered(call);
+        yb_call_tell_room(conn);
         return;
     }
     if (header->body_bytes > 0) {
@@ -405,16 +430,16 @@ yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header
         conn->in.sink_count = call->reply_data_count;
         return;
     }
-    finish(call);
-    tell_room(conn);
+    finish_answered(call);
+    yb_call_tell_room(conn);
 }
 
 void
 yb_call_on_reply_data(struct yb_conn *conn, struct yb_call *call)
 {
     YB_ASSERT(call->conn == conn && call->state == YB_CALL_REPLYING);
-    finish(call);
-    tell_room(conn);
+    finish_answered(call);
+    yb_call_tell_room(conn);
 }
 
 /* ---- the end of the connection ---------------------------------------------------------- */
@@ -425,7 +450,9 @@ yb_call_fail_all(struct yb_conn *conn)
     for (uint32_t i = 0; i < conn->slot_count; i++) {
         struct yb_call *call = conn->slots[i].call;
 
-        if (call != NULL) {
+        if (call != NULL && call->state == YB_CALL_ANSWERED) {
+            finish(call); /* Its answer is the peer's word, whatever became of the connection. */
+        } else if (call != NULL) {
             enum yb_status why = call->give_up != YB_OK ? call->give_up : YB_PEER_LOST;
 
             finish_unanswered(call, why);

@@ -9,6 +9,9 @@
  *                           |           |          |          |
  *                           +-----------+----------+----------+--> done, unanswered
  *
+ *     A peer may answer before it has read everything, so that REPLYING may follow SENDING;
+ *     ANSWERED then waits until the data was taken.
+ *
  * Outcomes. `answered` tells whose word `status` is:
  *
  *     answered, any status          the peer's own answer; OK or its reason
@@ -66,6 +69,7 @@ enum yb_call_state {
     YB_CALL_SENDING,  /* In a connection's outgoing bytes. */
     YB_CALL_SENT,     /* The kernel has all of it; waiting for the reply. */
     YB_CALL_REPLYING, /* The reply's data is arriving in the caller's buffers. */
+    YB_CALL_ANSWERED, /* Wholly answered before the kernel has let go of its data. */
 };
 
 struct yb_call {
@@ -104,6 +108,7 @@ struct yb_call {
     bool doubted;                /* An earlier attempt of the same call may have been applied ... */
     struct yb_id doubt_identity; /* ... by this process ... */
     uint64_t doubt_incarnation;  /* ... in this life. */
+    bool outgoing;               /* Its frame is in the connection's outgoing bytes. */
     uint64_t retry_ns;           /* Delay before it asks again. */
     uint32_t slot;
     uint64_t cost;

@@ -173,8 +173,9 @@ run_drain(struct yb_task *task)
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)task - offsetof(struct yb_conn, drain_task));
 
+    /* With TLS bytes are out of the queue before they are written. */
     if (conn->state == YB_CONN_DRAINING && yb_conn_outstanding(conn) == 0 &&
-        yb_conn_out_pending(conn) == 0 && conn->references == 1) {
+        yb_conn_out_pending(conn) == 0 && !conn->stream->writing && conn->references == 1) {
         yb_conn_fail(conn, YB_OK, "drained");
     }
 }
@@ -228,7 +229,9 @@ on_pong(struct yb_call *call)
     struct yb_conn *conn = call->owner;
 
     conn->ping_waits = false;
-    if (conn->state != YB_CONN_CLOSING && !call->answered && call->status == YB_TIMED_OUT) {
+    /* One that waits behind our own bytes says nothing of the peer: the write timer does. */
+    if (conn->state != YB_CONN_CLOSING && !call->answered && call->sent &&
+        call->status == YB_TIMED_OUT) {
         yb_conn_fail(conn, YB_TIMED_OUT, "the peer did not answer a ping");
     }
 }

@@ -38,10 +38,19 @@ loop_of(struct yb_conn *conn)
 }
 
 static void
-arm_frame_timer(struct yb_conn *conn)
+renew_frame_timer(struct yb_conn *conn)
 {
     yb_loop_arm(loop_of(conn), &conn->timer,
                 yb_deadline_after(yb_conn_now(conn), conn->net->options.limits.frame_timeout_ns));
+}
+
+/* Header and body together have one timeout: a piece of either does not renew it. */
+static void
+start_frame_timer(struct yb_conn *conn)
+{
+    if (!yb_timer_is_armed(&conn->timer)) {
+        renew_frame_timer(conn);
+    }
 }
 
 /* Make room for a body that cannot stay in the read buffer. */
@@ -128,7 +137,7 @@ dispatch(struct yb_conn *conn, const uint8_t *body)
         }
         return;
     }
-    arm_frame_timer(conn);
+    renew_frame_timer(conn);
 }
 
 /* Take bytes of a header. Returns how many. */
@@ -144,9 +153,7 @@ take_header(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         size_t wanted = YB_FRAME_HEADER_BYTES - in->header_have;
 
         taken = length < wanted ? length : wanted;
-        if (in->header_have == 0) {
-            arm_frame_timer(conn);
-        }
+        start_frame_timer(conn);
         memcpy(in->header_bytes + in->header_have, bytes, taken);
         in->header_have += (uint32_t)taken;
         from = in->header_bytes;
@@ -182,9 +189,7 @@ take_body(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         yb_conn_fail(conn, YB_NO_MEMORY, "no memory for the body of a frame");
         return taken;
     }
-    if (in->body_have == 0 && taken < wanted) {
-        arm_frame_timer(conn);
-    }
+    start_frame_timer(conn);
     memcpy(in->body_buffer + in->body_have, bytes, taken);
     in->body_have += (uint32_t)taken;
     if (in->body_have == body_bytes) {
@@ -203,7 +208,7 @@ note_progress(struct yb_conn *conn)
     if (in->data_left <= in->progress_mark) {
         in->progress_mark =
             in->data_left > YB_CONN_PROGRESS_BYTES ? in->data_left - YB_CONN_PROGRESS_BYTES : 0;
-        arm_frame_timer(conn);
+        renew_frame_timer(conn);
     }
 }
 
@@ -262,6 +267,7 @@ yb_conn_in_bytes(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         case YB_IN_BODY:
             /* A frame without a body is dispatched even if no byte is left. */
             if (length == 0 && conn->in.header.body_bytes > conn->in.body_have) {
+                start_frame_timer(conn);
                 return;
             }
             taken = take_body(conn, bytes, length);
@@ -293,18 +299,24 @@ yb_conn_in_filled(struct yb_conn *conn, size_t length)
     }
 }
 
-/* Put the next part of the sink into the window that a read may fill. */
+/* Put the next part of the sink into the window that a read may fill. A caller may have given
+ * more room than the data needs; what comes behind the data is the next frame. */
 static uint32_t
 fill_window(struct yb_conn_in *in)
 {
+    uint64_t left = in->data_left;
     size_t skip = in->sink_skip;
     uint32_t count = 0;
 
-    for (uint32_t i = in->sink_index; i < in->sink_count && count < YB_CONN_IOV_MAX; i++) {
-        if (in->sink[i].iov_len > skip) {
+    for (uint32_t i = in->sink_index; left > 0 && count < YB_CONN_IOV_MAX; i++) {
+        size_t length = in->sink[i].iov_len - skip;
+
+        length = length < left ? length : left;
+        if (length > 0) {
             in->window[count].iov_base = (uint8_t *)in->sink[i].iov_base + skip;
-            in->window[count].iov_len = in->sink[i].iov_len - skip;
+            in->window[count].iov_len = length;
             count++;
+            left -= length;
         }
         skip = 0;
     }

@@ -247,6 +247,8 @@ void yb_conn_out_fini(struct yb_conn *conn);
 void yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                       const uint8_t *body);
 void yb_call_on_reply_data(struct yb_conn *conn, struct yb_call *call);
+/* Credit came back or was added: tell who waits for it. */
+void yb_call_tell_room(struct yb_conn *conn);
 void yb_call_fail_all(struct yb_conn *conn);
 void yb_call_fini(struct yb_conn *conn);
 

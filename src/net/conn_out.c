@@ -278,6 +278,7 @@ pop_frame(struct yb_conn *conn, enum yb_status status)
 struct gather {
     struct iovec *iov;
     uint32_t count;
+    uint32_t count_max;
     size_t bytes;
     size_t bytes_max;
     const struct yb_chunk *chunk; /* Where the stream of bytes goes on. */
@@ -288,7 +289,7 @@ struct gather {
 static bool
 gather_full(const struct gather *gather)
 {
-    return gather->count == YB_CONN_IOV_MAX || gather->bytes >= gather->bytes_max;
+    return gather->count == gather->count_max || gather->bytes >= gather->bytes_max;
 }
 
 static void
@@ -328,7 +329,8 @@ gather_stream(struct gather *gather, uint64_t limit)
     return true;
 }
 
-/* Add the data of a frame. Returns true if all of it fit. */
+/* Add the data of a frame. Returns true if all of it fit. A long vector is cut, so that every
+ * write ends soon enough to be watched by a timer. */
 static bool
 gather_data(struct gather *gather, const struct yb_out *frame)
 {
@@ -341,7 +343,13 @@ gather_data(struct gather *gather, const struct yb_out *frame)
             if (gather_full(gather)) {
                 return false;
             }
-            gather_add(gather, (const uint8_t *)frame->data[i].iov_base + skip, length);
+            size_t room = gather->bytes_max - gather->bytes;
+            size_t take = length < room ? length : room;
+
+            gather_add(gather, (const uint8_t *)frame->data[i].iov_base + skip, take);
+            if (take < length) {
+                return false;
+            }
         }
         skip = 0;
     }
@@ -432,7 +440,8 @@ flush_tls(struct yb_conn *conn)
     const uint8_t *bytes;
 
     for (;;) {
-        struct gather gather = {.bytes_max = TLS_PIECE_BYTES};
+        /* One vector: what is gathered counts as begun, and only one is encrypted at a time. */
+        struct gather gather = {.count_max = 1, .bytes_max = TLS_PIECE_BYTES};
         size_t taken = 0;
         enum yb_status status;
 
@@ -472,7 +481,7 @@ flush_tls(struct yb_conn *conn)
 static enum yb_status
 flush_plain(struct yb_conn *conn)
 {
-    struct gather gather = {.bytes_max = YB_CONN_WRITE_MAX};
+    struct gather gather = {.count_max = YB_CONN_IOV_MAX, .bytes_max = YB_CONN_WRITE_MAX};
 
     gather_all(conn, &gather);
     if (gather.count == 0) {

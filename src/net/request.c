@@ -314,12 +314,13 @@ take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, con
     case YB_WIRE_TYPE_VOID: return true;
     case YB_WIRE_TYPE_CREDIT:
         if (header->credit_requests > UINT32_MAX - conn->peer.credit_requests ||
-            header->credit_bytes > YB_WIRE_DATA_BYTES_MAX) {
+            header->credit_bytes > UINT64_MAX / 2 - conn->peer.credit_bytes) {
             yb_conn_fail(conn, YB_PROTOCOL, "the peer grants more credit than there is");
             return true;
         }
         conn->peer.credit_requests += header->credit_requests;
         conn->peer.credit_bytes += header->credit_bytes;
+        yb_call_tell_room(conn);
         return true;
     case YB_WIRE_TYPE_GOAWAY:
         if (header->data_bytes != 0 ||

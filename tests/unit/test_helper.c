@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: net/helper.h: work on another thread, `done` on the loop that asked, bounds, no thread left.
- * Method: jobs that wait for a gate, so that the queue is full when the test says so.
+ * Goal: net/helper.h: work on another thread, `done` on the loop that asked, bounds, no thread
+ * left. Method: jobs that wait for a gate, so that the queue is full when the test says so.
  */
 #include "unit.h"
 
