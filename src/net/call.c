@@ -292,12 +292,13 @@ yb_conn_call(struct yb_conn *conn, struct yb_call *call)
 {
     uint64_t now_ns = yb_conn_now(conn);
     uint64_t data_bytes = yb_iov_bytes(call->data, call->data_count);
+    bool is_ping = call == &conn->ping; /* It goes beyond the credit (charge() in request.c). */
     enum yb_status status;
     uint64_t cost;
 
     YB_ASSERT_OBJ(conn, YB_CONN_MAGIC);
     YB_ASSERT(call->done != NULL && call->state != YB_CALL_SENDING);
-    if (conn->state != YB_CONN_OPEN) {
+    if (conn->state != YB_CONN_OPEN && !(is_ping && conn->state == YB_CONN_DRAINING)) {
         return YB_CLOSED;
     }
     if (call->deadline_ns <= now_ns) {
@@ -307,7 +308,7 @@ yb_conn_call(struct yb_conn *conn, struct yb_call *call)
         return YB_TOO_LARGE;
     }
     cost = cost_of(conn, call, data_bytes);
-    if (!has_room(conn, cost)) {
+    if (!is_ping && !has_room(conn, cost)) {
         conn->out.room_wanted = true;
         return YB_AGAIN;
     }

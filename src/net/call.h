@@ -109,7 +109,8 @@ struct yb_call {
     struct yb_id doubt_identity; /* ... by this process ... */
     uint64_t doubt_incarnation;  /* ... in this life. */
     bool outgoing;               /* Its frame is in the connection's outgoing bytes. */
-    uint64_t retry_ns;           /* Delay before it asks again. */
+    uint64_t retry_ns;           /* Delay before it asks again ... */
+    bool resting;                /* ... which is passing now. */
     uint32_t slot;
     uint64_t cost;
     uint64_t began_ns;

@@ -83,6 +83,7 @@ yb_conn_fail(struct yb_conn *conn, enum yb_status status, const char *text)
     yb_loop_disarm(loop_of(conn), &conn->timer);
     yb_loop_disarm(loop_of(conn), &conn->idle_timer);
     yb_loop_disarm(loop_of(conn), &conn->write_timer);
+    yb_loop_disarm(loop_of(conn), &conn->drain_timer);
     yb_stream_close(conn->stream, status == YB_OK ? YB_CLOSE_GRACEFUL : YB_CLOSE_ABORT);
 }
 
@@ -173,8 +174,9 @@ run_drain(struct yb_task *task)
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)task - offsetof(struct yb_conn, drain_task));
 
-    /* With TLS bytes are out of the queue before they are written. */
-    if (conn->state == YB_CONN_DRAINING && yb_conn_outstanding(conn) == 0 &&
+    /* With TLS bytes are out of the queue before they are written. Until the peer has said GOAWAY
+     * too, requests of it may be under way. */
+    if (conn->state == YB_CONN_DRAINING && conn->goaway_heard && yb_conn_outstanding(conn) == 0 &&
         yb_conn_out_pending(conn) == 0 && !conn->stream->writing && conn->references == 1) {
         yb_conn_fail(conn, YB_OK, "drained");
     }
@@ -186,6 +188,17 @@ yb_conn_check_drained(struct yb_conn *conn)
     if (conn->state == YB_CONN_DRAINING) {
         yb_loop_defer(loop_of(conn), &conn->drain_task);
     }
+}
+
+/* The peer owes its GOAWAY no longer than a frame. */
+static void
+on_drain_timer(struct yb_timer *timer)
+{
+    struct yb_conn *conn =
+        (struct yb_conn *)((uint8_t *)timer - offsetof(struct yb_conn, drain_timer));
+
+    conn->goaway_heard = true;
+    yb_conn_check_drained(conn);
 }
 
 void
@@ -218,6 +231,7 @@ yb_conn_drain(struct yb_conn *conn)
         yb_conn_fail(conn, YB_NO_MEMORY, "no memory to say goodbye");
         return;
     }
+    arm(conn, &conn->drain_timer, conn->net->options.limits.frame_timeout_ns);
     yb_conn_check_drained(conn);
 }
 
@@ -259,8 +273,18 @@ send_ping(struct yb_conn *conn)
         .done = on_pong,
         .owner = conn,
     };
-    /* Without credit there are unanswered calls, whose own deadlines watch the peer. */
     conn->ping_waits = yb_conn_call(conn, &conn->ping) == YB_OK;
+}
+
+/* How long a silence may be before it is noticed. The accepting side waits for the pings of
+ * which it has told the interval. */
+static uint64_t
+ping_interval(const struct yb_conn *conn)
+{
+    uint64_t own_ns = conn->net->options.limits.idle_ping_ns;
+    uint64_t told_ns = conn->peer.ping_interval_ms * YB_NS_PER_MS;
+
+    return conn->initiator && told_ns > 0 && told_ns < own_ns ? told_ns : own_ns;
 }
 
 /* The connecting side asks after a silence; the accepting side waits for that and gives up after
@@ -270,7 +294,7 @@ on_idle_timer(struct yb_timer *timer)
 {
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)timer - offsetof(struct yb_conn, idle_timer));
-    uint64_t interval_ns = conn->net->options.limits.idle_ping_ns;
+    uint64_t interval_ns = ping_interval(conn);
     uint64_t silent_ns = yb_conn_now(conn) - conn->heard_ns;
     uint64_t limit_ns = conn->initiator ? interval_ns : SILENT_INTERVALS * interval_ns;
 
@@ -348,7 +372,7 @@ become_open(struct yb_conn *conn)
     yb_loop_disarm(loop_of(conn), &conn->timer);
     yb_net_gauge(conn->net, YB_NET_STAT_OPEN, 1);
     trace_handshake(conn, YB_OK);
-    arm(conn, &conn->idle_timer, conn->net->options.limits.idle_ping_ns);
+    arm(conn, &conn->idle_timer, ping_interval(conn));
     conn->events->on_open(conn->owner, conn);
 }
 
@@ -715,6 +739,7 @@ conn_new(struct yb_net *net, const struct yb_conn_events *events, void *owner)
     yb_timer_init(&conn->timer, on_timer);
     yb_timer_init(&conn->idle_timer, on_idle_timer);
     yb_timer_init(&conn->write_timer, on_write_timer);
+    yb_timer_init(&conn->drain_timer, on_drain_timer);
     conn->drain_task.run = run_drain;
     yb_conn_out_init(conn);
     return conn;

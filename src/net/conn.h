@@ -61,7 +61,7 @@ struct yb_conn_events {
     void (*on_open)(void *owner, struct yb_conn *conn);
     /* A call that was answered AGAIN by yb_conn_call() may be tried now. NULL: not wanted. */
     void (*on_room)(void *owner, struct yb_conn *conn);
-    /* The peer sends GOAWAY: make no new calls here. NULL: not wanted. */
+    /* The peer sends GOAWAY: make no new calls here, the connection drains. NULL: not wanted. */
     void (*on_goaway)(void *owner, struct yb_conn *conn);
     void (*on_closed)(void *owner, struct yb_conn *conn, const struct yb_conn_end *end);
 };
@@ -105,7 +105,8 @@ void yb_conn_cancel(struct yb_conn *conn, struct yb_call *call);
  * copied. */
 void yb_conn_close(struct yb_conn *conn, enum yb_status status, const char *text);
 
-/* Send GOAWAY and close once every request was answered and every call has ended. */
+/* Send GOAWAY and close once the peer has said it too (or a frame timeout has passed), every request
+ * was answered and every call has ended. */
 void yb_conn_drain(struct yb_conn *conn);
 
 bool yb_conn_is_open(const struct yb_conn *conn);

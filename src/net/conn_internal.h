@@ -102,8 +102,8 @@ struct yb_conn {
     uint32_t references; /* Requests in service; the connection itself counts as one. */
     enum yb_conn_state state;
     bool initiator;
-    bool goaway_sent;
-    bool opened; /* Was OPEN once. */
+    bool goaway_heard; /* The peer makes no new requests either. */
+    bool opened;       /* Was OPEN once. */
     bool ping_waits;
     bool tls_begun; /* Bytes of TLS came in. */
     bool admitted;  /* on_admit was asked and has welcomed the peer. */
@@ -128,6 +128,7 @@ struct yb_conn {
     struct yb_timer timer;      /* Handshake, then the frame in progress, then LINGER. */
     struct yb_timer idle_timer; /* OPEN: pings and silence. */
     struct yb_timer write_timer;
+    struct yb_timer drain_timer; /* DRAINING: waiting for the peer's GOAWAY. */
     struct yb_task flush_task;
     struct yb_task drain_task;
 

@@ -30,8 +30,9 @@ struct lane {
     struct yb_conn *conn;
     struct yb_call *head; /* Calls in WAITING, in order. */
     struct yb_call *tail;
-    uint32_t waiting;
-    uint32_t flying; /* Calls that are with the connection. */
+    struct yb_call *resting; /* Those that let time pass before they ask again; no order. */
+    uint32_t waiting;        /* Calls in both. */
+    uint32_t flying;         /* Calls that are with the connection. */
     uint64_t backoff_ns;
     uint64_t opened_ns;
     uint64_t used_ns;
@@ -85,6 +86,29 @@ arm_after(struct lane *lane, uint64_t after_ns)
                 yb_deadline_after(now_of(lane->peer), after_ns));
 }
 
+static void
+free_if_gone(struct yb_peer *peer)
+{
+    if (peer->destroyed && peer->conn_count == 0) {
+        peer->magic = 0;
+        free(peer);
+    }
+}
+
+/* Keep the peer alive while calls end, since `done` may destroy it. */
+static void
+hold(struct yb_peer *peer)
+{
+    peer->conn_count++;
+}
+
+static void
+let_go(struct yb_peer *peer)
+{
+    peer->conn_count--;
+    free_if_gone(peer);
+}
+
 /* ---- calls that wait ----------------------------------------------------------------------- */
 
 static void
@@ -102,20 +126,38 @@ enqueue(struct lane *lane, struct yb_call *call)
     call->state = YB_CALL_WAITING;
 }
 
+/* Put a call where it stands in nobody's way. */
+static void
+rest(struct lane *lane, struct yb_call *call)
+{
+    call->next = lane->resting;
+    call->previous = NULL;
+    if (lane->resting != NULL) {
+        lane->resting->previous = call;
+    }
+    lane->resting = call;
+    lane->waiting++;
+    call->state = YB_CALL_WAITING;
+    call->resting = true;
+}
+
 static void
 dequeue(struct lane *lane, struct yb_call *call)
 {
     if (call->previous != NULL) {
         call->previous->next = call->next;
+    } else if (call->resting) {
+        lane->resting = call->next;
     } else {
         lane->head = call->next;
     }
     if (call->next != NULL) {
         call->next->previous = call->previous;
-    } else {
+    } else if (!call->resting) {
         lane->tail = call->previous;
     }
     lane->waiting--;
+    call->resting = false;
     call->state = YB_CALL_IDLE;
 }
 
@@ -146,6 +188,20 @@ conclude_waiting(struct yb_call *call, enum yb_status why)
     conclude(call);
 }
 
+static void send_waiting(struct lane *lane);
+
+/* End a call that waits because its time is up; those behind it may be able to go. */
+static void
+give_up_waiting(struct lane *lane, struct yb_call *call, enum yb_status why)
+{
+    struct yb_peer *peer = lane->peer;
+
+    hold(peer);
+    conclude_waiting(call, why);
+    send_waiting(lane);
+    let_go(peer);
+}
+
 static void
 on_wait_timer(struct yb_timer *timer)
 {
@@ -158,7 +214,7 @@ on_wait_timer(struct yb_timer *timer)
     } else if (lane->state != LANE_OPEN && lane->failure != YB_OK) {
         why = lane->failure; /* Says more than that time is up. */
     }
-    conclude_waiting(call, why);
+    give_up_waiting(lane, call, why);
 }
 
 static void
@@ -168,21 +224,37 @@ arm_wait_timer(struct yb_call *call)
     yb_loop_arm(call->peer->net->options.loop, &call->timer, call->deadline_ns);
 }
 
-/* End all calls that wait, or only those that do not want to. */
+/* End the calls that are in a list now, or those of them that do not want to wait. `done` may
+ * submit new calls, which come behind these, and may destroy the peer, which ends all. */
 static void
-fail_waiting(struct lane *lane, enum yb_status why, bool only_fail_fast)
+fail_list(struct yb_peer *peer, struct yb_call *call, enum yb_status why, bool only_fail_fast)
 {
-    struct yb_call *call = lane->head;
-    uint32_t count = lane->waiting; /* `done` may submit new ones, behind these. */
+    uint32_t count = 0;
 
+    for (const struct yb_call *each = call; each != NULL; each = each->next) {
+        count++;
+    }
     while (count-- > 0 && call != NULL) {
         struct yb_call *next = call->next;
 
         if (!only_fail_fast || call->fail_fast) {
+            bool was_destroyed = peer->destroyed;
+
             conclude_waiting(call, why);
+            if (peer->destroyed != was_destroyed) {
+                return;
+            }
         }
         call = next;
     }
+}
+
+/* End all calls that wait, or only those that do not want to. */
+static void
+fail_waiting(struct lane *lane, enum yb_status why, bool only_fail_fast)
+{
+    fail_list(lane->peer, lane->head, why, only_fail_fast);
+    fail_list(lane->peer, lane->resting, why, only_fail_fast);
 }
 
 /* ---- sending ------------------------------------------------------------------------------ */
@@ -197,11 +269,18 @@ fly(struct lane *lane, struct yb_call *call)
 
     call->finished = on_call_finished;
     status = yb_conn_call(lane->conn, call);
-    if (status == YB_OK) {
-        lane->flying++;
-        lane->used_ns = now_of(lane->peer);
+    if (status != YB_OK) {
+        return status;
     }
-    return status;
+    lane->flying++;
+    lane->used_ns = now_of(lane->peer);
+    if (!call->doubted) { /* If its answer is lost, this is who may have applied it. */
+        const struct yb_hello_result *result = yb_conn_peer(lane->conn);
+
+        call->doubt_identity = result->identity;
+        call->doubt_incarnation = result->incarnation;
+    }
+    return YB_OK;
 }
 
 /* An operation in doubt may only ask the incarnation that can remember it. */
@@ -222,8 +301,8 @@ send_waiting(struct lane *lane)
         struct yb_call *call = lane->head;
         enum yb_status status;
 
-        if (!may_ask(lane, call)) {
-            conclude_waiting(call, YB_IN_DOUBT);
+        if (call->give_up != YB_OK || !may_ask(lane, call)) {
+            conclude_waiting(call, call->give_up);
             continue;
         }
         dequeue(lane, call);
@@ -269,9 +348,11 @@ on_retry_timer(struct yb_timer *timer)
     struct lane *lane = lane_of(call);
 
     if (call->give_up != YB_OK || call->deadline_ns <= now_of(call->peer)) {
-        conclude_waiting(call, call->give_up != YB_OK ? call->give_up : YB_TIMED_OUT);
+        give_up_waiting(lane, call, call->give_up != YB_OK ? call->give_up : YB_TIMED_OUT);
         return;
     }
+    dequeue(lane, call);
+    enqueue(lane, call);
     arm_wait_timer(call);
     if (lane->state == LANE_OPEN) {
         send_waiting(lane);
@@ -288,7 +369,7 @@ retry_later(struct lane *lane, struct yb_call *call)
     call->retry_ns = call->retry_ns == 0 ? RETRY_MIN_NS : call->retry_ns * 2;
     call->retry_ns = call->retry_ns > RETRY_MAX_NS ? RETRY_MAX_NS : call->retry_ns;
     at_ns = yb_deadline_after(now_of(lane->peer), call->retry_ns);
-    enqueue(lane, call);
+    rest(lane, call);
     yb_timer_init(&call->timer, on_retry_timer);
     yb_loop_arm(lane->peer->net->options.loop, &call->timer,
                 at_ns < call->deadline_ns ? at_ns : call->deadline_ns);
@@ -304,26 +385,21 @@ on_call_finished(struct yb_call *call)
 
     YB_ASSERT(lane->flying > 0);
     lane->flying--;
+    if (call->operation != 0 && call->sent && (!call->answered || call->undecided)) {
+        call->doubted = true;
+    }
     if (call->answered && (call->undecided || (call->doubted && call->status == YB_AGAIN))) {
         call->answered = false;
         retry_later(lane, call);
         return;
     }
-    if (!lost || peer->destroyed || call->deadline_ns <= now_of(peer)) {
-        if (!call->answered && call->doubted) {
-            call->status = YB_IN_DOUBT;
-        } else if (lost && peer->destroyed && !call->sent) {
+    if (!call->answered && call->doubted) {
+        call->status = YB_IN_DOUBT;
+    }
+    if (!lost || peer->destroyed || call->deadline_ns <= now_of(peer) || call->fail_fast) {
+        if (lost && peer->destroyed && !call->sent && !call->doubted) {
             call->status = YB_CLOSED;
         }
-        conclude(call);
-        return;
-    }
-    if (call->sent && call->operation != 0) {
-        call->doubted = true;
-        call->doubt_identity = peer->result.identity;
-        call->doubt_incarnation = peer->result.incarnation;
-    }
-    if (call->fail_fast) {
         conclude(call);
         return;
     }
@@ -360,6 +436,7 @@ is_final(enum yb_status status)
 static void
 lane_lost(struct lane *lane, enum yb_status status)
 {
+    status = status == YB_OK ? YB_CLOSED : status; /* This side has drained it. */
     lane->failure = status;
     lane->peer->address_index = (lane->peer->address_index + 1) % lane->peer->addresses.count;
     if (is_final(status)) {
@@ -401,6 +478,9 @@ on_lane_timer(struct yb_timer *timer)
     uint64_t now_ns = now_of(lane->peer);
 
     if (lane->state == LANE_BACKOFF) {
+        struct yb_peer *peer = lane->peer;
+
+        hold(peer);
         if (is_final(lane->failure)) {
             fail_waiting(lane, lane->failure, false);
         }
@@ -408,6 +488,7 @@ on_lane_timer(struct yb_timer *timer)
         if (lane->waiting > 0) {
             lane_need(lane);
         }
+        let_go(peer);
         return;
     }
     if (lane->state != LANE_OPEN) {
@@ -471,21 +552,11 @@ on_goaway(void *owner, struct yb_conn *conn)
 }
 
 static void
-free_if_gone(struct yb_peer *peer)
-{
-    if (peer->destroyed && peer->conn_count == 0) {
-        peer->magic = 0;
-        free(peer);
-    }
-}
-
-static void
 on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
 {
     struct lane *lane = owner;
     struct yb_peer *peer = lane->peer;
 
-    peer->conn_count--;
     if (end->status != YB_OK) {
         (void)snprintf(peer->error, sizeof(peer->error), "%s", end->text);
     }
@@ -501,7 +572,7 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
     } else if (lane->waiting > 0) {
         lane_need(lane); /* Calls of a connection that had gone its own way. */
     }
-    free_if_gone(peer);
+    let_go(peer); /* What the connection held. */
 }
 
 static const struct yb_conn_events conn_events = {
@@ -559,18 +630,20 @@ yb_peer_destroy(struct yb_peer **peer_ref)
     YB_ASSERT(!peer->destroyed);
     *peer_ref = NULL;
     peer->destroyed = true;
-    peer->conn_count++; /* Calls that end below must not free it. */
+    hold(peer);
     for (uint32_t i = 0; i < LANE_KINDS * YB_CLASS_COUNT; i++) {
         struct lane *lane = &peer->lanes[i / YB_CLASS_COUNT][i % YB_CLASS_COUNT];
 
         yb_loop_disarm(peer->net->options.loop, &lane->timer);
         fail_waiting(lane, YB_CLOSED, false);
-        if (lane->conn != NULL) {
-            yb_conn_close(lane->conn, YB_CLOSED, "the peer was given up");
+    }
+    /* Also those that the lanes have let go, since calls may fly on them. */
+    for (struct yb_conn *conn = peer->net->conns; conn != NULL; conn = conn->next) {
+        if (conn->events == &conn_events && ((struct lane *)conn->owner)->peer == peer) {
+            yb_conn_close(conn, YB_CLOSED, "the peer was given up");
         }
     }
-    peer->conn_count--;
-    free_if_gone(peer);
+    let_go(peer);
 }
 
 enum yb_status
@@ -586,6 +659,9 @@ yb_peer_call(struct yb_peer *peer, struct yb_call *call)
     call->peer = peer;
     call->began_ns = now_of(peer);
     call->doubted = false;
+    call->resting = false;
+    call->sent = false;
+    call->answered = false;
     call->retry_ns = 0;
     call->give_up = YB_OK;
     if (call->deadline_ns <= call->began_ns) {

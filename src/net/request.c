@@ -191,9 +191,12 @@ charge(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t
 {
     const struct yb_hello_self *self = conn->net->options.self;
     uint64_t cost = YB_WIRE_FRAME_HEADER_BYTES + header->body_bytes + header->data_bytes;
+    bool is_ping = header->type == YB_WIRE_TYPE_PING;
 
     cost = cost < self->credit_bytes ? cost : self->credit_bytes;
-    if (conn->requests_in >= self->credit_requests || conn->bytes_in + cost > self->credit_bytes) {
+    /* A ping may go beyond the credit, or silence could not be told from a lost connection. */
+    if (conn->requests_in >= self->credit_requests + (is_ping ? 1 : 0) ||
+        conn->bytes_in + cost > self->credit_bytes + (is_ping ? cost : 0)) {
         yb_conn_fail(conn, YB_PROTOCOL, "the peer sent more than its credit");
         return false;
     }
@@ -328,9 +331,12 @@ take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, con
             yb_conn_fail(conn, YB_PROTOCOL, "a goaway frame that breaks its table");
             return true;
         }
+        conn->goaway_heard = true;
         if (conn->events->on_goaway != NULL) {
             conn->events->on_goaway(conn->owner, conn);
         }
+        yb_conn_drain(conn);
+        yb_conn_check_drained(conn);
         return true;
     default: return false;
     }
