@@ -288,6 +288,7 @@ open_lines(struct client *client, const struct yb_bench_server *server)
         if (status != YB_OK) {
             return complain("peer", status);
         }
+        yb_peer_set_stripe(line->peer, (uint8_t)i);
         for (uint32_t k = 0; k < load->depth; k++) {
             struct flight *flight = &line->flights[k];
 
@@ -493,8 +494,11 @@ open_many(struct side *side, const struct yb_bench_server *server, struct visit 
 
     for (uint32_t i = 0; i < conns; i++) {
         struct yb_conn *conn = NULL;
-        enum yb_status status =
-            yb_conn_connect(side->net, &target, &visit_events, &visits[i], &conn);
+        enum yb_status status;
+
+        /* Each as another process, or a newer one would take the place of the older. */
+        yb_net_random_system(NULL, side->self.identity.bytes, sizeof(side->self.identity.bytes));
+        status = yb_conn_connect(side->net, &target, &visit_events, &visits[i], &conn);
 
         if (status != YB_OK) {
             return complain("connect", status);

@@ -91,7 +91,8 @@ struct yb_call {
     uint32_t reply_data_count;
     const struct iovec *reply_data; /* Where the reply's data goes, straight from the socket. */
     void (*done)(struct yb_call *call);
-    void *owner; /* For `done`. */
+    void *owner;   /* For `done` ... */
+    void *context; /* ... and for whoever submits on its behalf. */
 
     /* ---- results, valid in `done` ---- */
     enum yb_status status;
@@ -106,8 +107,9 @@ struct yb_call {
     enum yb_call_state state;
     enum yb_status give_up;      /* Why its connection is being aborted on its account. */
     bool doubted;                /* An earlier attempt of the same call may have been applied ... */
-    struct yb_id doubt_identity; /* ... by this process ... */
+    struct yb_id doubt_identity; /* ... by this process, which was the one asked ... */
     uint64_t doubt_incarnation;  /* ... in this life. */
+    bool sent_before;            /* An earlier attempt was sent. */
     bool outgoing;               /* Its frame is in the connection's outgoing bytes. */
     uint64_t retry_ns;           /* Delay before it asks again ... */
     bool resting;                /* ... which is passing now. */

@@ -35,7 +35,7 @@ struct lane {
     uint32_t flying;         /* Calls that are with the connection. */
     uint64_t backoff_ns;
     uint64_t opened_ns;
-    uint64_t used_ns;
+    uint64_t used_ns;       /* 0: never. */
     enum yb_status failure; /* Why the last attempt failed; OK: it did not. */
     struct yb_timer timer;  /* BACKOFF: try again. OPEN: close if unused. */
 };
@@ -47,6 +47,7 @@ struct yb_peer {
     struct yb_address_list addresses;
     uint32_t address_index;
     struct yb_id identity;
+    uint8_t stripe;
     uint32_t conn_count;
     bool known;
     struct yb_hello_result result;
@@ -171,7 +172,7 @@ conclude(struct yb_call *call)
     yb_loop_disarm(peer->net->options.loop, &call->timer);
     call->state = YB_CALL_IDLE;
     call->took_ns = now_ns - call->began_ns;
-    call->sent = call->sent || call->doubted;
+    call->sent = call->sent || call->doubted || call->sent_before;
     yb_net_observe_class(peer->net, YB_NET_STAT_CALL_TIME, YB_NET_STAT_CALLS, call->class,
                          call->status, call->took_ns);
     lane_of(call)->used_ns = now_ns;
@@ -385,6 +386,7 @@ on_call_finished(struct yb_call *call)
 
     YB_ASSERT(lane->flying > 0);
     lane->flying--;
+    call->sent_before = call->sent_before || call->sent;
     if (call->operation != 0 && call->sent && (!call->answered || call->undecided)) {
         call->doubted = true;
     }
@@ -455,6 +457,7 @@ lane_connect(struct lane *lane)
         .address = peer->addresses.items[peer->address_index],
         .lane = lane->kind,
         .lane_class = lane->class,
+        .stripe = peer->stripe,
     };
     enum yb_status status;
 
@@ -505,6 +508,21 @@ on_lane_timer(struct yb_timer *timer)
     arm_after(lane, jitter(lane->peer, LANE_IDLE_NS));
 }
 
+/* Who is meant and who answers are two: tell both, for one of them is in somebody's list. */
+static void
+refuse_other(const struct yb_peer *peer, struct yb_conn *conn, struct yb_id found)
+{
+    char wanted_text[33], found_text[33], text[256];
+
+    yb_id_format(peer->identity, wanted_text);
+    yb_id_format(found, found_text);
+    (void)snprintf(text, sizeof(text),
+                   "another process answers at this address: %s, wanted was %s; it was restarted, "
+                   "or the address is not its own",
+                   found_text, wanted_text);
+    yb_conn_close(conn, YB_STALE, text);
+}
+
 static void
 on_open(void *owner, struct yb_conn *conn)
 {
@@ -513,7 +531,7 @@ on_open(void *owner, struct yb_conn *conn)
     const struct yb_hello_result *result = yb_conn_peer(conn);
 
     if (!yb_id_is_none(peer->identity) && !yb_id_equal(peer->identity, result->identity)) {
-        yb_conn_close(conn, YB_STALE, "another process answers at the peer's address");
+        refuse_other(peer, conn, result->identity);
         return;
     }
     peer->result = *result;
@@ -661,6 +679,7 @@ yb_peer_call(struct yb_peer *peer, struct yb_call *call)
     call->doubted = false;
     call->resting = false;
     call->sent = false;
+    call->sent_before = false;
     call->answered = false;
     call->retry_ns = 0;
     call->give_up = YB_OK;
@@ -700,6 +719,19 @@ const struct yb_hello_result *
 yb_peer_result(const struct yb_peer *peer)
 {
     return peer->known ? &peer->result : NULL;
+}
+
+void
+yb_peer_set_stripe(struct yb_peer *peer, uint8_t stripe)
+{
+    YB_ASSERT(peer->conn_count == 0);
+    peer->stripe = stripe;
+}
+
+bool
+yb_peer_lane_used(const struct yb_peer *peer, enum yb_wire_lane kind, enum yb_class class)
+{
+    return peer->lanes[kind][class].used_ns != 0;
 }
 
 const char *

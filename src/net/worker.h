@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker.h -- a thread with an event loop and a net of its own.
+ *
+ * What a worker owns is made on its thread and used there only. Others send it
+ * mail (yb_worker_loop, mailbox.h), or have it run an order and wait for that.
+ *
+ * Threads   create, run and destroy: any thread that is not a worker's; a worker that
+ *           waited for another could wait for itself.
+ * Memory    The worker owns its loop and net; what the options name is borrowed.
+ */
+#ifndef YB_NET_WORKER_H
+#define YB_NET_WORKER_H
+
+#include "net/loop.h"
+#include "net/net.h"
+#include "yuebing/status.h"
+
+struct yb_worker;
+
+struct yb_worker_options {
+    struct yb_loop_options loop; /* Its `io` must be NULL. */
+    struct yb_net_options net;   /* Its `loop` is filled in by the worker. */
+};
+
+/* Start the thread; returns when its loop and net are there. Fails as yb_loop_create() and
+ * yb_net_create() do, or with NO_MEMORY. */
+YB_CHECKED enum yb_status yb_worker_create(const struct yb_worker_options *options,
+                                           struct yb_worker **worker_out);
+
+/* Run `order(context)` on the worker's thread, between two events, and wait until it has run. */
+void yb_worker_run(struct yb_worker *worker, void (*order)(void *context), void *context);
+
+/* Abort the worker's connections, wait until they are gone, end the thread, and set *worker to
+ * NULL. Peers, servers and timers on it must be gone before. */
+void yb_worker_destroy(struct yb_worker **worker);
+
+struct yb_loop *yb_worker_loop(struct yb_worker *worker);
+struct yb_net *yb_worker_net(struct yb_worker *worker);
+
+#endif /* YB_NET_WORKER_H */
