@@ -154,6 +154,7 @@ service_reply(struct service *service, enum yb_status status, const void *body, 
     service->held_count--;
     memmove(service->held, service->held + 1, service->held_count * sizeof(service->held[0]));
     yb_request_reply(request, status, body, bytes, NULL, 0);
+    yb_io_wake(yb_loop_io(service->loop));
 }
 
 static void
@@ -385,6 +386,7 @@ duo_start(struct duo *duo)
     char why[YB_ADDRESS_WHY_BYTES];
 
     make_loops(duo);
+    duo->service.loop = duo->loops[SERVER];
     make_secrets(duo);
     assert_int_equal(yb_stats_create(&duo->stats[CLIENT]), YB_OK);
     assert_int_equal(yb_stats_create(&duo->stats[SERVER]), YB_OK);
@@ -402,6 +404,7 @@ void
 duo_stop_server(struct duo *duo, bool drain)
 {
     yb_server_stop(duo->server);
+    duo_kick(duo);
     if (drain) {
         yb_net_drain(duo->nets[SERVER]);
     } else {
@@ -425,6 +428,7 @@ duo_fini(struct duo *duo)
         yb_peer_destroy(&duo->peer);
     }
     yb_net_shut(duo->nets[CLIENT]);
+    duo_kick(duo);
     if (duo->server != NULL) {
         duo_stop_server(duo, false);
     }
@@ -464,6 +468,20 @@ uint64_t
 duo_now(struct duo *duo)
 {
     return duo->sim != NULL ? yb_sim_now_ns(duo->sim) : yb_clock_now(yb_clock_system());
+}
+
+void
+duo_kick(struct duo *duo)
+{
+    for (int side = CLIENT; duo->sim != NULL && side <= SERVER; side++) {
+        yb_io_wake(yb_loop_io(duo->loops[side]));
+    }
+}
+
+uint64_t
+duo_deadline(struct duo *duo, uint64_t ms)
+{
+    return yb_clock_now(yb_loop_clock(duo->loops[CLIENT])) + ms * YB_NS_PER_MS;
 }
 
 void
@@ -516,7 +534,7 @@ caller_init(struct caller *caller, struct duo *duo, uint16_t type)
     caller->call = (struct yb_call){
         .type = type,
         .class = YB_CLASS_FIRST_TOKEN,
-        .deadline_ns = yb_loop_now(duo->loops[CLIENT]) + 10 * YB_NS_PER_S,
+        .deadline_ns = duo_deadline(duo, 10000),
         .reply_body = caller->reply,
         .reply_body_room = sizeof(caller->reply),
         .done = on_done,
@@ -544,6 +562,7 @@ caller_submit(struct caller *caller)
     duo->submitting = true;
     status = yb_peer_call(duo->peer, &caller->call);
     duo->submitting = before;
+    duo_kick(duo);
     return status;
 }
 
@@ -579,6 +598,7 @@ caller_cancel(struct caller *caller)
     duo->submitting = true;
     yb_peer_cancel(duo->peer, &caller->call);
     duo->submitting = false;
+    duo_kick(duo);
 }
 
 /* ---- by hand ------------------------------------------------------------------------------ */
@@ -600,8 +620,9 @@ raw_handshake(struct raw *raw)
     struct yb_hello_params params = {.lane_class = YB_CLASS_FIRST_TOKEN};
     size_t length = 0;
 
-    assert_int_equal(yb_hello_client_create(&raw->duo->selfs[CLIENT], &params, 1, &raw->hello),
-                     YB_OK);
+    raw->self = raw->duo->selfs[CLIENT];
+    raw->self.identity.bytes[1] = (uint8_t)(1 + (raw->duo->raws_made++));
+    assert_int_equal(yb_hello_client_create(&raw->self, &params, 1, &raw->hello), YB_OK);
     while (yb_hello_state(raw->hello) != YB_HELLO_DONE) {
         const uint8_t *out = yb_hello_output(raw->hello, &length);
 

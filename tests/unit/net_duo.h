@@ -51,7 +51,8 @@ struct duo_load {
 };
 
 struct service {
-    uint8_t *memory; /* Owned. */
+    struct yb_loop *loop; /* The server's. */
+    uint8_t *memory;      /* Owned. */
     size_t memory_bytes;
     struct iovec iov[DUO_IOV_MAX]; /* For what arrives. */
     struct yb_request *held[DUO_HELD_MAX];
@@ -94,6 +95,7 @@ struct duo {
     struct yb_address address;
     struct yb_peer *peer;
     bool submitting;
+    uint32_t raws_made;
 };
 
 /* One call and what became of it. */
@@ -125,6 +127,10 @@ struct yb_peer *duo_peer(struct duo *duo);
 /* Let something happen, or a little time pass. */
 void duo_turn(struct duo *duo);
 uint64_t duo_now(struct duo *duo);
+/* Let the loops run although the kernel has nothing for them: something was asked of them. */
+void duo_kick(struct duo *duo);
+/* The client's time `ms` from now. */
+uint64_t duo_deadline(struct duo *duo, uint64_t ms);
 /* Let `ms` pass (virtual time only). */
 void duo_pass_ms(struct duo *duo, uint64_t ms);
 
@@ -169,6 +175,7 @@ void duo_cut(struct iovec *iov, uint32_t count, uint8_t *base, size_t length, ui
 struct raw {
     struct duo *duo;
     struct io_probe probe;
+    struct yb_hello_self self; /* The client's, with an identity of its own. */
     struct yb_hello *hello;
     size_t taken;      /* Of what was received. */
     uint8_t out[4096]; /* Lent to a send. */
