@@ -266,6 +266,15 @@ has_room(const struct yb_conn *conn, uint64_t cost)
            pending < conn->net->options.limits.committed_bytes_max;
 }
 
+/* A ping may go beyond the credit (charge() in request.c): one, until it was answered, even if we
+ * have given up waiting for it. */
+static bool
+has_room_for_ping(const struct yb_conn *conn)
+{
+    return conn->calls_out <= conn->peer.credit_requests &&
+           conn->bytes_out <= conn->peer.credit_bytes;
+}
+
 static enum yb_status
 send_call(struct yb_conn *conn, struct yb_call *call, uint64_t data_bytes, uint64_t now_ns)
 {
@@ -292,7 +301,7 @@ yb_conn_call(struct yb_conn *conn, struct yb_call *call)
 {
     uint64_t now_ns = yb_conn_now(conn);
     uint64_t data_bytes = yb_iov_bytes(call->data, call->data_count);
-    bool is_ping = call == &conn->ping; /* It goes beyond the credit (charge() in request.c). */
+    bool is_ping = call == &conn->ping;
     enum yb_status status;
     uint64_t cost;
 
@@ -308,7 +317,7 @@ yb_conn_call(struct yb_conn *conn, struct yb_call *call)
         return YB_TOO_LARGE;
     }
     cost = cost_of(conn, call, data_bytes);
-    if (!is_ping && !has_room(conn, cost)) {
+    if (is_ping ? !has_room_for_ping(conn) : !has_room(conn, cost)) {
         conn->out.room_wanted = true;
         return YB_AGAIN;
     }
@@ -389,6 +398,14 @@ find_call(struct yb_conn *conn, uint64_t request_id)
     return conn->slots[index].call;
 }
 
+bool
+yb_call_on_header(struct yb_conn *conn, const struct yb_wire_frame_header *header)
+{
+    const struct yb_call *call = find_call(conn, header->request_id);
+
+    return call != NULL && header->body_bytes <= call->reply_body_room;
+}
+
 void
 yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                  const uint8_t *body)
@@ -399,7 +416,8 @@ yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header
     if (!take_credit(conn, header)) {
         return;
     }
-    if (call == NULL) {
+    if (call == NULL || (body == NULL && header->body_bytes <= call->reply_body_room)) {
+        /* Gone; or not yet there when the header came, so that this cannot be its reply. */
         yb_net_count(conn->net, YB_NET_STAT_LATE_REPLIES, 1);
         yb_call_tell_room(conn);
         return;

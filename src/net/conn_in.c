@@ -14,6 +14,9 @@
  *   I1  Between frames the frame timer is off; inside one it is on, and only
  *       progress renews it, so that a byte a second does not keep a frame alive.
  *   I2  After each step the connection may be closing: nothing is read then.
+ *   I3  A frame is judged by its header before a byte of its body is kept: a request is
+ *       charged against the credit, and what will be refused or has no taker is dropped
+ *       as it comes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +76,19 @@ body_buffer_reserve(struct yb_conn *conn, uint32_t length)
     return true;
 }
 
+/* Let go of a buffer that is more than a connection at rest may hold (N4). */
+static void
+body_buffer_trim(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    if (in->state == YB_IN_HEADER && in->body_room > BODY_ROOM_MIN) {
+        free(in->body_buffer);
+        in->body_buffer = NULL;
+        in->body_room = 0;
+    }
+}
+
 /* ---- the end of a frame ---------------------------------------------------------------- */
 
 static void
@@ -100,6 +116,7 @@ data_done(struct yb_conn *conn)
     } else if (request != NULL) {
         yb_request_on_data(conn, request);
     }
+    body_buffer_trim(conn);
 }
 
 /* ---- header and body ------------------------------------------------------------------- */
@@ -169,7 +186,25 @@ take_header(struct yb_conn *conn, const uint8_t *bytes, size_t length)
     }
     in->state = YB_IN_BODY;
     in->body_have = 0;
+    /* I3 */
+    in->keep_body = (in->header.flags & YB_WIRE_FRAME_FLAG_REPLY) != 0
+                        ? yb_call_on_header(conn, &in->header)
+                        : yb_request_on_header(conn, &in->header);
     return taken;
+}
+
+/* Drop bytes of a body that nobody wants. */
+static void
+skip_body(struct yb_conn *conn, size_t length)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    in->body_have += (uint32_t)length;
+    if (in->body_have == in->header.body_bytes) {
+        dispatch(conn, NULL);
+    } else {
+        start_frame_timer(conn);
+    }
 }
 
 /* Take bytes of a body; dispatches once it is whole. Returns how many. */
@@ -181,6 +216,10 @@ take_body(struct yb_conn *conn, const uint8_t *bytes, size_t length)
     size_t wanted = body_bytes - in->body_have;
     size_t taken = length < wanted ? length : wanted;
 
+    if (!in->keep_body) {
+        skip_body(conn, taken);
+        return taken;
+    }
     if (in->body_have == 0 && taken == wanted && in->header.data_bytes == 0) {
         dispatch(conn, bytes);
         return taken;
@@ -194,6 +233,7 @@ take_body(struct yb_conn *conn, const uint8_t *bytes, size_t length)
     in->body_have += (uint32_t)taken;
     if (in->body_have == body_bytes) {
         dispatch(conn, in->body_buffer);
+        body_buffer_trim(conn);
     }
     return taken;
 }

@@ -36,6 +36,9 @@ struct yb_chunk {
     struct yb_chunk *next;
     uint32_t begin; /* First byte not yet taken by the kernel. */
     uint32_t end;
+    bool handed;              /* Some of it was handed to the kernel, or encrypted. */
+    uint32_t credit_requests; /* Returned by the replies that begin in it, until then. */
+    uint64_t credit_bytes;
     uint8_t bytes[YB_CHUNK_BYTES];
 };
 
@@ -70,6 +73,7 @@ struct yb_conn_in {
     uint32_t body_have;   /* ... and of its body. */
     uint8_t header_bytes[YB_WIRE_FRAME_HEADER_BYTES];
     struct yb_wire_frame_header header;
+    bool keep_body;       /* Somebody will look at the body; otherwise it is dropped as it comes. */
     uint8_t *body_buffer; /* Holds a body that came in pieces or has to outlast the read. */
     uint32_t body_room;
     uint64_t data_left;
@@ -245,6 +249,9 @@ void yb_conn_out_fini(struct yb_conn *conn);
 
 /* ---- call.c ---- */
 
+/* Return whether the body of a reply is wanted: its call is there and has room for it. */
+bool yb_call_on_header(struct yb_conn *conn, const struct yb_wire_frame_header *header);
+/* `body` is NULL if it was not wanted. */
 void yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                       const uint8_t *body);
 void yb_call_on_reply_data(struct yb_conn *conn, struct yb_call *call);
@@ -257,8 +264,14 @@ void yb_call_fini(struct yb_conn *conn);
 
 extern const struct yb_service yb_net_service; /* What every port answers: ping, echo. */
 
+/* Count a request in, before a byte of its body is kept (N1). Returns whether the body is wanted;
+ * the connection may be closing. */
+bool yb_request_on_header(struct yb_conn *conn, const struct yb_wire_frame_header *header);
+/* `body` is NULL if it was not wanted. */
 void yb_request_on_frame(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                          const uint8_t *body);
+/* Count what replies return: they may have reached the peer. */
+void yb_request_credit(struct yb_conn *conn, uint32_t requests, uint64_t bytes);
 void yb_request_on_data(struct yb_conn *conn, struct yb_request *request);
 void yb_request_on_lost(struct yb_conn *conn, struct yb_request *request);
 

@@ -17,6 +17,9 @@
  *       one is handed over, the rest follows or the connection ends.
  *   O2  Memory lent to a write in flight is not touched until it completes; a
  *       frame's `sent` runs only after its last byte was taken, or at the end.
+ *   O3  What a reply returns counts as unused from the moment at which a byte of its
+ *       chunk is handed over, not before: a peer that sends on without reading exceeds
+ *       its credit, and so bounds what waits for it here.
  */
 #include <string.h>
 
@@ -103,6 +106,34 @@ append(struct yb_conn *conn, const void *bytes, size_t length)
     }
 }
 
+/* Bytes of the chunk are on their way: what its replies return may be used by the peer. */
+static void
+hand_over(struct yb_conn *conn, struct yb_chunk *chunk)
+{
+    chunk->handed = true;
+    if (chunk->credit_requests > 0 || chunk->credit_bytes > 0) {
+        yb_request_credit(conn, chunk->credit_requests, chunk->credit_bytes);
+        chunk->credit_requests = 0;
+        chunk->credit_bytes = 0;
+    }
+}
+
+/* Note what a reply returns, whose header was just appended (O3). */
+static void
+note_credit(struct yb_conn *conn, const struct yb_wire_frame_header *header)
+{
+    struct yb_chunk *chunk = conn->out.tail;
+
+    if ((header->flags & YB_WIRE_FRAME_FLAG_REPLY) == 0) {
+        return;
+    }
+    chunk->credit_requests += header->credit_requests;
+    chunk->credit_bytes += header->credit_bytes;
+    if (chunk->handed) {
+        hand_over(conn, chunk);
+    }
+}
+
 enum yb_status
 yb_conn_out_raw(struct yb_conn *conn, const uint8_t *bytes, size_t length)
 {
@@ -143,6 +174,7 @@ yb_conn_out_frame(struct yb_conn *conn, const struct yb_wire_frame_header *heade
         conn->out.frames_tail = &out->next;
     }
     append(conn, bytes, sizeof(bytes));
+    note_credit(conn, header);
     append(conn, body, header->body_bytes);
     if (out != NULL) {
         out->end = conn->out.queued;
@@ -281,7 +313,7 @@ struct gather {
     uint32_t count_max;
     size_t bytes;
     size_t bytes_max;
-    const struct yb_chunk *chunk; /* Where the stream of bytes goes on. */
+    struct yb_chunk *chunk; /* Where the stream of bytes goes on. */
     uint32_t chunk_begin;
     uint64_t position;
 };
@@ -432,6 +464,18 @@ arm_write_timer(struct yb_conn *conn)
                 yb_deadline_after(yb_conn_now(conn), conn->net->options.limits.frame_timeout_ns));
 }
 
+/* Note that what was gathered is going out (O3). */
+static void
+hand_over_gathered(struct yb_conn *conn, const struct gather *gather)
+{
+    for (struct yb_chunk *chunk = conn->out.head; chunk != NULL; chunk = chunk->next) {
+        hand_over(conn, chunk);
+        if (chunk == gather->chunk) {
+            break;
+        }
+    }
+}
+
 /* Encrypt what is queued until the TLS buffer is full, and write what that made. */
 static enum yb_status
 flush_tls(struct yb_conn *conn)
@@ -459,7 +503,11 @@ flush_tls(struct yb_conn *conn)
         if (status != YB_OK) {
             return status;
         }
+        hand_over_gathered(conn, &gather);
         advance(conn, taken);
+        if (conn->state == YB_CONN_CLOSING) {
+            return YB_OK; /* Closed by somebody whose frame is out. */
+        }
     }
     bytes = yb_tls_pending_out(conn->tls, &length);
     if (bytes == NULL || length == 0) {
@@ -487,6 +535,7 @@ flush_plain(struct yb_conn *conn)
     if (gather.count == 0) {
         return YB_OK;
     }
+    hand_over_gathered(conn, &gather);
     arm_write_timer(conn);
     return yb_stream_write(conn->stream, conn->out.iov, gather.count);
 }

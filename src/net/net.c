@@ -270,6 +270,9 @@ yb_net_chunk_take(struct yb_net *net)
     chunk->next = NULL;
     chunk->begin = 0;
     chunk->end = 0;
+    chunk->handed = false;
+    chunk->credit_requests = 0;
+    chunk->credit_bytes = 0;
     return chunk;
 }
 

@@ -4,7 +4,7 @@
  *
  * Invariants
  *   Q1  Every request that was counted in gets exactly one reply, which gives its
- *       credit back, unless the connection ends first.
+ *       credit back once it is handed over (O3), unless the connection ends first.
  *   Q2  A method that mutates is shown a request (`place` or `handle`) only after
  *       replay.h said NEW, and its answer is remembered even if nobody is left to
  *       hear it.
@@ -55,8 +55,6 @@ send_reply(struct yb_conn *conn, const struct yb_wire_frame_header *reply, const
         yb_conn_fail(conn, status, "no room for a reply");
         return status;
     }
-    conn->requests_in -= reply->credit_requests;
-    conn->bytes_in -= reply->credit_bytes;
     return YB_OK;
 }
 
@@ -185,15 +183,24 @@ yb_request_reply(struct yb_request *request, enum yb_status status, const void *
 
 /* ---- requests -------------------------------------------------------------------------- */
 
+/* What a request costs of the byte credit that we granted; see cost_of() in call.c. */
+static uint64_t
+cost_of(const struct yb_conn *conn, const struct yb_wire_frame_header *header)
+{
+    uint64_t cost = YB_WIRE_FRAME_HEADER_BYTES + header->body_bytes + header->data_bytes;
+    uint64_t credit = conn->net->options.self->credit_bytes;
+
+    return cost < credit ? cost : credit;
+}
+
 /* Count the request in. Returns false if the peer exceeds what it was granted (N1). */
 static bool
-charge(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t *cost_out)
+charge(struct yb_conn *conn, const struct yb_wire_frame_header *header)
 {
     const struct yb_hello_self *self = conn->net->options.self;
-    uint64_t cost = YB_WIRE_FRAME_HEADER_BYTES + header->body_bytes + header->data_bytes;
+    uint64_t cost = cost_of(conn, header);
     bool is_ping = header->type == YB_WIRE_TYPE_PING;
 
-    cost = cost < self->credit_bytes ? cost : self->credit_bytes;
     /* A ping may go beyond the credit, or silence could not be told from a lost connection. */
     if (conn->requests_in >= self->credit_requests + (is_ping ? 1 : 0) ||
         conn->bytes_in + cost > self->credit_bytes + (is_ping ? cost : 0)) {
@@ -202,8 +209,15 @@ charge(struct yb_conn *conn, const struct yb_wire_frame_header *header, uint64_t
     }
     conn->requests_in++;
     conn->bytes_in += cost;
-    *cost_out = cost;
     return true;
+}
+
+void
+yb_request_credit(struct yb_conn *conn, uint32_t requests, uint64_t bytes)
+{
+    YB_ASSERT(requests <= conn->requests_in && bytes <= conn->bytes_in);
+    conn->requests_in -= requests;
+    conn->bytes_in -= bytes;
 }
 
 /* Judge a request by its header. OK: *method_out may run. */
@@ -326,7 +340,7 @@ take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, con
         yb_call_tell_room(conn);
         return true;
     case YB_WIRE_TYPE_GOAWAY:
-        if (header->data_bytes != 0 ||
+        if (header->data_bytes != 0 || body == NULL ||
             yb_wire_goaway_decode(body, header->body_bytes, &goaway, NULL) != YB_OK) {
             yb_conn_fail(conn, YB_PROTOCOL, "a goaway frame that breaks its table");
             return true;
@@ -342,6 +356,19 @@ take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, con
     }
 }
 
+bool
+yb_request_on_header(struct yb_conn *conn, const struct yb_wire_frame_header *header)
+{
+    const struct yb_method *method = NULL;
+
+    switch (header->type) {
+    case YB_WIRE_TYPE_VOID:
+    case YB_WIRE_TYPE_CREDIT: return false;
+    case YB_WIRE_TYPE_GOAWAY: return header->body_bytes <= YB_WIRE_GOAWAY_BYTES_MAX;
+    default: return charge(conn, header) && admit(conn, header, &method) == YB_OK;
+    }
+}
+
 void
 yb_request_on_frame(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                     const uint8_t *body)
@@ -350,10 +377,10 @@ yb_request_on_frame(struct yb_conn *conn, const struct yb_wire_frame_header *hea
     struct yb_request *request = NULL;
     const struct iovec *sink = NULL;
     uint32_t sink_count = 0;
+    uint64_t cost = cost_of(conn, header);
     enum yb_status status;
-    uint64_t cost;
 
-    if (take_notice(conn, header, body) || !charge(conn, header, &cost)) {
+    if (take_notice(conn, header, body)) {
         return;
     }
     status = admit(conn, header, &method);
