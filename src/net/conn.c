@@ -243,9 +243,10 @@ on_pong(struct yb_call *call)
     struct yb_conn *conn = call->owner;
 
     conn->ping_waits = false;
-    /* One that waits behind our own bytes says nothing of the peer: the write timer does. */
+    /* One that waits behind our own bytes says nothing of the peer: the write timer does. Nor is
+     * a peer silent that sends something large before its answer. */
     if (conn->state != YB_CONN_CLOSING && !call->answered && call->sent &&
-        call->status == YB_TIMED_OUT) {
+        call->status == YB_TIMED_OUT && conn->heard_ns <= call->began_ns) {
         yb_conn_fail(conn, YB_TIMED_OUT, "the peer did not answer a ping");
     }
 }
@@ -287,15 +288,16 @@ ping_interval(const struct yb_conn *conn)
     return conn->initiator && told_ns > 0 && told_ns < own_ns ? told_ns : own_ns;
 }
 
-/* The connecting side asks after a silence; the accepting side waits for that and gives up after
- * a longer one. */
+/* The connecting side asks after a silence, its own too: while it only takes, the other side hears
+ * nothing. The accepting side waits for that and gives up after a longer one. */
 static void
 on_idle_timer(struct yb_timer *timer)
 {
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)timer - offsetof(struct yb_conn, idle_timer));
     uint64_t interval_ns = ping_interval(conn);
-    uint64_t silent_ns = yb_conn_now(conn) - conn->heard_ns;
+    bool mute = conn->initiator && conn->said_ns < conn->heard_ns;
+    uint64_t silent_ns = yb_conn_now(conn) - (mute ? conn->said_ns : conn->heard_ns);
     uint64_t limit_ns = conn->initiator ? interval_ns : SILENT_INTERVALS * interval_ns;
 
     if (conn->in.state == YB_IN_HEADER && conn->in.body_room > 0) {
@@ -706,7 +708,10 @@ on_filled(void *owner, enum yb_status status, size_t length)
 static void
 on_written(void *owner, enum yb_status status, size_t length)
 {
-    yb_conn_out_written(owner, status, length);
+    struct yb_conn *conn = owner;
+
+    conn->said_ns = yb_conn_now(conn);
+    yb_conn_out_written(conn, status, length);
 }
 
 static const struct yb_stream_events stream_events = {
@@ -736,6 +741,7 @@ conn_new(struct yb_net *net, const struct yb_conn_events *events, void *owner)
     conn->owner = owner;
     conn->began_ns = yb_loop_now(net->options.loop);
     conn->heard_ns = conn->began_ns;
+    conn->said_ns = conn->began_ns;
     yb_timer_init(&conn->timer, on_timer);
     yb_timer_init(&conn->idle_timer, on_idle_timer);
     yb_timer_init(&conn->write_timer, on_write_timer);

@@ -129,6 +129,7 @@ struct yb_conn {
     struct yb_frame_limits limits_out; /* What the peer announced. */
     uint64_t began_ns;
     uint64_t heard_ns;          /* When bytes came last. */
+    uint64_t said_ns;           /* When bytes were last taken from us. */
     struct yb_timer timer;      /* Handshake, then the frame in progress, then LINGER. */
     struct yb_timer idle_timer; /* OPEN: pings and silence. */
     struct yb_timer write_timer;
