@@ -105,8 +105,8 @@ void yb_conn_cancel(struct yb_conn *conn, struct yb_call *call);
  * copied. */
 void yb_conn_close(struct yb_conn *conn, enum yb_status status, const char *text);
 
-/* Send GOAWAY and close once the peer has said it too (or a frame timeout has passed), every request
- * was answered and every call has ended. */
+/* Send GOAWAY and close once the peer has said it too (or a frame timeout has passed), every
+ * request was answered and every call has ended. */
 void yb_conn_drain(struct yb_conn *conn);
 
 bool yb_conn_is_open(const struct yb_conn *conn);

@@ -587,8 +587,10 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
         }
         /* What we are is wrong for the peer only if it said so in the handshake. */
         lane_lost(lane, end->was_open && is_final(end->status) ? YB_PEER_LOST : end->status);
+    } else if (lane->state == LANE_OPEN) {
+        send_waiting(lane); /* Calls of a connection that had gone its own way. */
     } else if (lane->waiting > 0) {
-        lane_need(lane); /* Calls of a connection that had gone its own way. */
+        lane_need(lane);
     }
     let_go(peer); /* What the connection held. */
 }
