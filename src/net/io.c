@@ -264,6 +264,12 @@ yb_stream_finish_closed(struct yb_stream *stream)
     free(stream);
 }
 
+bool
+yb_io_is_exhausted(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 enum yb_status
 yb_io_status_of_errno(int error)
 {

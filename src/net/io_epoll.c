@@ -13,7 +13,8 @@
  *   E1  A stream with an operation in flight is on the ready list, or its
  *       direction's `can_` flag is false and an edge will set it.
  *   E2  Streams are freed only by the ready list, never while the array of
- *       events of epoll_wait may still name them.
+ *       events of epoll_wait may still name them. They leave the epoll set by name:
+ *       where the process has forked, closing the descriptor alone does not do it.
  *   E3  A short read clears `can_read` unless the peer has hung up: more bytes
  *       make another edge, but the end of the stream does not.
  */
@@ -62,6 +63,7 @@ struct yb_listener {
     int fd;
     bool ready;
     bool closed;
+    uint64_t resume_ns; /* Not 0: there were no descriptors; not watched until then. */
     struct epoll_io *io;
     struct yb_listener *next;
     yb_accept_fn *on_accept;
@@ -220,6 +222,12 @@ progress_read(struct epoll_stream *stream)
     return true;
 }
 
+static void
+unwatch(struct epoll_io *io, int fd)
+{
+    (void)epoll_ctl(io->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static uint32_t
 finish_close(struct epoll_stream *stream)
 {
@@ -237,6 +245,7 @@ finish_close(struct epoll_stream *stream)
         complete_read(stream, YB_CANCELLED, NULL, 0);
         delivered++;
     }
+    unwatch(epoll_of(stream->base.io), stream->fd);
     yb_socket_close(stream->fd, (enum yb_close_how)stream->close_how);
     yb_stream_finish_closed(&stream->base);
     return delivered;
@@ -297,6 +306,45 @@ run_ready(struct epoll_io *io)
 
 /* ---- listeners ----------------------------------------------------------------------- */
 
+static void
+watch_listener(struct yb_listener *listener, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = listener};
+
+    YB_ASSERT(epoll_ctl(listener->io->epoll_fd, EPOLL_CTL_MOD, listener->fd, &event) == 0);
+}
+
+/* Nothing can be accepted for now; asking again and again would only burn the processor. */
+static void
+pause_listener(struct yb_listener *listener)
+{
+    listener->resume_ns =
+        yb_deadline_after(yb_clock_now(listener->io->base.clock), YB_IO_ACCEPT_PAUSE_NS);
+    watch_listener(listener, 0);
+}
+
+/* Watch those listeners again whose pause is over. Returns how long poll may wait for others. */
+static uint64_t
+resume_listeners(struct epoll_io *io, uint64_t timeout_ns)
+{
+    for (struct yb_listener *listener = io->listeners; listener != NULL;
+         listener = listener->next) {
+        uint64_t now_ns;
+
+        if (listener->resume_ns == 0 || listener->closed) {
+            continue;
+        }
+        now_ns = yb_clock_now(io->base.clock);
+        if (now_ns >= listener->resume_ns) {
+            listener->resume_ns = 0;
+            watch_listener(listener, EPOLLIN);
+        } else if (listener->resume_ns - now_ns < timeout_ns) {
+            timeout_ns = listener->resume_ns - now_ns;
+        }
+    }
+    return timeout_ns;
+}
+
 static uint32_t
 accept_some(struct yb_listener *listener)
 {
@@ -310,7 +358,10 @@ accept_some(struct yb_listener *listener)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0) {
-            break; /* Nothing left, or no descriptors: level-triggered, so it comes again. */
+            if (yb_io_is_exhausted(errno)) {
+                pause_listener(listener);
+            }
+            break; /* Nothing left: level-triggered, so it comes again. */
         }
         accepted.handle = fd;
         if (yb_address_from_sockaddr(&storage, &accepted.peer) != YB_OK) {
@@ -401,7 +452,8 @@ epoll_listener_close(struct yb_listener *listener)
     YB_ASSERT_OBJ(listener, LISTENER_MAGIC);
     YB_ASSERT(!listener->closed);
     listener->closed = true;
-    (void)close(listener->fd); /* Leaves the epoll set with its last reference. */
+    unwatch(listener->io, listener->fd); /* E2 */
+    (void)close(listener->fd);
 }
 
 /* ---- streams ------------------------------------------------------------------------- */
@@ -577,6 +629,7 @@ epoll_poll(struct yb_io *base, uint64_t timeout_ns)
         timeout_ns = 0;
     }
     io->ready_polls = 0;
+    timeout_ns = resume_listeners(io, timeout_ns);
     if (io->ready_head != NULL) {
         timeout_ns = 0;
     }

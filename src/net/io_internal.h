@@ -26,11 +26,17 @@ void yb_io_init(struct yb_io *io, const struct yb_io_ops *ops, const struct yb_c
 /* Turn an errno of a socket call into the status of io.h's contract. */
 enum yb_status yb_io_status_of_errno(int error);
 
+/* How long a listener rests when a connection cannot be accepted for want of descriptors or memory:
+ * it stays in the kernel's queue meanwhile, and would be reported without end. */
+#define YB_IO_ACCEPT_PAUSE_NS (50 * YB_NS_PER_MS)
+bool yb_io_is_exhausted(int error);
+
 /* Make a non-blocking, close-on-exec TCP socket and set the options that every stream gets. */
 YB_CHECKED enum yb_status yb_socket_open(const struct yb_address *address, int *fd_out);
 void yb_socket_set_options(int fd, const struct yb_stream_options *options);
 YB_CHECKED enum yb_status yb_socket_listen(const struct yb_address *address, int *fd_out,
                                            struct yb_address *bound_out);
+/* Close, also where a child of fork() still holds the same socket: the peer hears of it at once. */
 void yb_socket_close(int fd, enum yb_close_how how);
 
 /* The constructors behind yb_io_create(). */

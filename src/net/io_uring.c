@@ -67,6 +67,7 @@ struct yb_listener {
     int fd;
     bool closed;
     bool armed;
+    uint64_t resume_ns; /* Not 0: there were no descriptors; not armed until then. */
     struct uring_io *io;
     struct yb_listener *next;
     yb_accept_fn *on_accept;
@@ -372,11 +373,37 @@ on_accepted(struct yb_listener *listener, int result, uint32_t flags)
     if (!listener->armed) {
         if (listener->closed) {
             free_listener(listener);
+        } else if (yb_io_is_exhausted(-result)) {
+            /* Asking again at once would only burn the processor. */
+            listener->resume_ns =
+                yb_deadline_after(yb_clock_now(listener->io->base.clock), YB_IO_ACCEPT_PAUSE_NS);
         } else {
             arm_accept(listener);
         }
     }
     return delivered;
+}
+
+/* Accept again on listeners whose pause is over. Returns how long poll may wait for others. */
+static uint64_t
+resume_listeners(struct uring_io *io, uint64_t timeout_ns)
+{
+    for (struct yb_listener *listener = io->listeners; listener != NULL;
+         listener = listener->next) {
+        uint64_t now_ns;
+
+        if (listener->resume_ns == 0) {
+            continue;
+        }
+        now_ns = yb_clock_now(io->base.clock);
+        if (now_ns >= listener->resume_ns) {
+            listener->resume_ns = 0;
+            arm_accept(listener);
+        } else if (listener->resume_ns - now_ns < timeout_ns) {
+            timeout_ns = listener->resume_ns - now_ns;
+        }
+    }
+    return timeout_ns;
 }
 
 static enum yb_status
@@ -422,6 +449,10 @@ uring_listener_close(struct yb_listener *listener)
 
     YB_ASSERT_OBJ(listener, LISTENER_MAGIC);
     YB_ASSERT(!listener->closed);
+    if (listener->resume_ns != 0) {
+        free_listener(listener); /* The kernel holds nothing of it. */
+        return;
+    }
     listener->closed = true;
     (void)shutdown(listener->fd, SHUT_RDWR);
     sqe = next_sqe(listener->io);
@@ -586,6 +617,7 @@ uring_poll(struct yb_io *base, uint64_t timeout_ns)
     struct __kernel_timespec wait;
     int error;
 
+    timeout_ns = resume_listeners(io, timeout_ns);
     if (delivered > 0 || timeout_ns == 0) {
         error = io_uring_submit_and_get_events(&io->ring);
     } else if (timeout_ns == YB_NEVER) {

@@ -37,6 +37,7 @@ struct lane {
     uint64_t opened_ns;
     uint64_t used_ns;       /* 0: never. */
     enum yb_status failure; /* Why the last attempt failed; OK: it did not. */
+    bool stillborn;         /* BACKOFF: it failed at once, and nobody was told yet. */
     struct yb_timer timer;  /* BACKOFF: try again. OPEN: close if unused. */
 };
 
@@ -440,6 +441,7 @@ lane_lost(struct lane *lane, enum yb_status status)
 {
     status = status == YB_OK ? YB_CLOSED : status; /* This side has drained it. */
     lane->failure = status;
+    lane->state = LANE_BACKOFF; /* A call that is made in `done` below waits. */
     lane->peer->address_index = (lane->peer->address_index + 1) % lane->peer->addresses.count;
     if (is_final(status)) {
         fail_waiting(lane, status, false);
@@ -470,6 +472,7 @@ lane_connect(struct lane *lane)
     /* Not now: a call that is being submitted must not end inside its submit. */
     (void)snprintf(peer->error, sizeof(peer->error), "%s", yb_status_text(status));
     lane->failure = status;
+    lane->stillborn = true;
     lane->state = LANE_BACKOFF;
     arm_after(lane, 0);
 }
@@ -484,12 +487,14 @@ on_lane_timer(struct yb_timer *timer)
         struct yb_peer *peer = lane->peer;
 
         hold(peer);
-        if (is_final(lane->failure)) {
-            fail_waiting(lane, lane->failure, false);
-        }
-        lane->state = LANE_IDLE;
-        if (lane->waiting > 0) {
-            lane_need(lane);
+        if (lane->stillborn) {
+            lane->stillborn = false;
+            lane_lost(lane, lane->failure);
+        } else {
+            lane->state = LANE_IDLE;
+            if (lane->waiting > 0) {
+                lane_need(lane);
+            }
         }
         let_go(peer);
         return;

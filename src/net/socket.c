@@ -103,8 +103,13 @@ yb_socket_close(int fd, enum yb_close_how how)
     YB_ASSERT(fd >= 0);
     if (how == YB_CLOSE_ABORT) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
+        struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        /* Resets and drops unsent bytes whoever else holds the socket; close() alone would not. */
+        (void)connect(fd, &nobody, sizeof(nobody));
+    } else {
+        (void)shutdown(fd, SHUT_WR);
     }
     (void)close(fd);
 }
