@@ -393,8 +393,10 @@ on_call_finished(struct yb_call *call)
     }
     if (call->answered && (call->undecided || (call->doubted && call->status == YB_AGAIN))) {
         call->answered = false;
-        retry_later(lane, call);
-        return;
+        if (call->give_up == YB_OK && !peer->destroyed) {
+            retry_later(lane, call);
+            return;
+        }
     }
     if (!call->answered && call->doubted) {
         call->status = YB_IN_DOUBT;
@@ -574,6 +576,16 @@ on_goaway(void *owner, struct yb_conn *conn)
     yb_conn_drain(conn);
 }
 
+/* What the end of a connection means for calls that wait for another. What we are is wrong for
+ * the peer only if it said so in the handshake; and one call's cancellation is not another's. */
+static enum yb_status
+failure_of(const struct yb_conn_end *end)
+{
+    bool own = is_final(end->status) || end->status == YB_CANCELLED;
+
+    return end->was_open && own ? YB_PEER_LOST : end->status;
+}
+
 static void
 on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
 {
@@ -590,8 +602,7 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
         if (was_well) {
             lane->backoff_ns = BACKOFF_MIN_NS;
         }
-        /* What we are is wrong for the peer only if it said so in the handshake. */
-        lane_lost(lane, end->was_open && is_final(end->status) ? YB_PEER_LOST : end->status);
+        lane_lost(lane, failure_of(end));
     } else if (lane->state == LANE_OPEN) {
         send_waiting(lane); /* Calls of a connection that had gone its own way. */
     } else if (lane->waiting > 0) {
