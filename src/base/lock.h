@@ -22,7 +22,6 @@
 #define YB_LOCK_MAP(X)                                                           \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(REGION,  40) /* memory/region.c: the table of registered memory */          \
-    X(DEVICE,  42) /* memory/memory_type.c: opening devices, shares of staging */ \
     X(FENCE,   45) /* net/fence.c: which connection of a peer counts */           \
     X(HELPER,  50) /* net/helper.c: the job queue of one helper pool */           \
     X(REPLAY,  55) /* net/replay.c: one shard of remembered results */            \

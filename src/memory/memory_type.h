@@ -95,7 +95,8 @@ void yb_memory_destroy(struct yb_memory **memory);
 struct yb_memory_place yb_memory_probe(struct yb_memory *memory, const void *address);
 
 /* Check that [address, address + length) of host memory is mapped, and readable at its first and
- * last byte. Fails with FAULT. What lies between is found out by the transfer. */
+ * last byte. Fails with FAULT, or NO_MEMORY (descriptors to check with). That all between is
+ * readable is found out by the transfer. */
 YB_CHECKED enum yb_status yb_memory_check(const void *address, uint64_t length);
 
 bool yb_memory_has(const struct yb_memory *memory, enum yb_memory_kind kind);
@@ -138,7 +139,7 @@ uint32_t yb_memory_staging_bytes(const struct yb_memory_queue *queue); /* Of a s
  *
  * Fails with AGAIN (YB_MEMORY_COPIES_MAX are in flight: poll), INVALID (no byte, or both sides
  * host memory), UNSUPPORTED (no such kind or device here), FAULT (the driver does not know the
- * device memory), NO_MEMORY or IO (the driver's); then neither side is touched any more. */
+ * device memory), NO_MEMORY, IO (the driver's) or CLOSED (from a `done` that destroy runs); then neither side is touched any more. */
 YB_CHECKED enum yb_status yb_memory_copy_start(struct yb_memory_queue *queue,
                                                struct yb_memory_copy *copy);
 #define YB_MEMORY_COPIES_MAX 256u

@@ -12,7 +12,8 @@
  *
  * Invariants
  *   H1  Neither side can get SIGBUS from a view: the size is sealed (SHRINK, GROW, SEAL)
- *       and all pages were allocated before a descriptor left the owner.
+ *       and all pages were allocated before a descriptor left the owner. (Who may write
+ *       can still punch holes, which read as zeros: see lend_writable.)
  *   H2  A reader's descriptor cannot be mapped, nor written, for writing; nor reopened so:
  *       its file has mode 0400, which stops the same user, and the seal FUTURE_WRITE,
  *       where the kernel has it (5.1), which stops everybody. The owner's own mapping,
