@@ -133,7 +133,7 @@
     X(net,     unsent_bytes_max,     BYTES,  "bytes",       "256k",                       \
       16 * YB_CONFIG_KIB, YB_CONFIG_GIB, none, "",                                        \
       "most bytes the kernel may hold unsent for one connection")                         \
-    X(net,     drain_ms,             MS,     "ms",          "2000",                       \
+    X(net,     drain_ms,             MS,     "ms",          "1500",                       \
       0, 600000, none, "",                                                                \
       "time given to running requests when the process stops")                            \
     X(net,     committed_bytes_max,  BYTES,  "bytes",       "256k",                       \

@@ -87,6 +87,10 @@ on_done(struct yb_call *call)
     struct yb_cli_client *client = call->owner;
 
     client->done = true;
+    if (!call->answered) {
+        /* A timer ended it: the turn would go on to wait for something else. */
+        yb_io_wake(yb_loop_io(yb_net_loop(client->net)));
+    }
 }
 
 enum yb_status

@@ -24,7 +24,7 @@
 
 /* One event loop and its thread. Fields above the line are written by the main thread before the
  * thread starts, or by the worker before it posts `answered`; those below are the worker's. */
-struct yb_worker {
+struct yb_process_worker {
     struct yb_process *process;
     uint32_t index;
     pthread_t thread;
@@ -32,7 +32,7 @@ struct yb_worker {
     struct yb_net *net;
     enum yb_status status; /* Of the last order. */
     struct yb_mail mail;   /* Carries `order`; one at a time. */
-    void (*order)(struct yb_worker *worker);
+    void (*order)(struct yb_process_worker *worker);
     /* ---- */
     bool shut; /* Its time to drain is over. */
     uint64_t shut_at_ns;
@@ -60,7 +60,7 @@ struct yb_process {
     /* The serving form. */
     struct yb_helper_pool *helpers;
     struct yb_replay *replay;
-    struct yb_worker *workers;
+    struct yb_process_worker *workers;
     struct yb_net **nets;  /* One per worker; the server borrows the array. */
     uint32_t worker_count; /* Threads that run. */
     uint32_t connections_max;

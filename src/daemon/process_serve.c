@@ -103,15 +103,15 @@ await_answers(struct yb_process *process, uint32_t count)
 static void
 run_order(struct yb_mail *mail)
 {
-    struct yb_worker *worker =
-        (struct yb_worker *)((uint8_t *)mail - offsetof(struct yb_worker, mail));
+    struct yb_process_worker *worker =
+        (struct yb_process_worker *)((uint8_t *)mail - offsetof(struct yb_process_worker, mail));
 
     worker->order(worker);
 }
 
 /* Never refused, and bounded: one order for each worker at a time. */
 static void
-give_order(struct yb_worker *worker, void (*order)(struct yb_worker *worker))
+give_order(struct yb_process_worker *worker, void (*order)(struct yb_process_worker *worker))
 {
     worker->order = order;
     yb_mail_init(&worker->mail, run_order);
@@ -119,22 +119,33 @@ give_order(struct yb_worker *worker, void (*order)(struct yb_worker *worker))
 }
 
 static void
-answer(struct yb_worker *worker)
+answer(struct yb_process_worker *worker)
 {
     YB_ASSERT(sem_post(&worker->process->answered) == 0);
 }
 
 /* ---- a worker's life ------------------------------------------------------------------------- */
 
+/* The first worker also waits for guests that every worker has closed but whose mail is still on
+ * its way home. */
+static bool
+nobody_is_left(const struct yb_process_worker *worker)
+{
+    const struct yb_server *server = worker->process->server;
+
+    return worker->index != 0 || server == NULL || yb_server_connection_count(server) == 0;
+}
+
 /* Is everything over? Abort what is not, once its time has passed. */
 static void
 on_drain_timer(struct yb_timer *timer)
 {
-    struct yb_worker *worker =
-        (struct yb_worker *)((uint8_t *)timer - offsetof(struct yb_worker, drain_timer));
+    struct yb_process_worker *worker =
+        (struct yb_process_worker *)((uint8_t *)timer -
+                                     offsetof(struct yb_process_worker, drain_timer));
     uint64_t now_ns = yb_loop_now(worker->loop);
 
-    if (yb_net_idle(worker->net)) {
+    if (yb_net_idle(worker->net) && nobody_is_left(worker)) {
         answer(worker);
         return;
     }
@@ -151,7 +162,7 @@ on_drain_timer(struct yb_timer *timer)
 static void *
 worker_main(void *argument)
 {
-    struct yb_worker *worker = argument;
+    struct yb_process_worker *worker = argument;
     struct yb_process *process = worker->process;
 
     worker->status = yb_process_make_net(process, &worker->loop, &worker->net);
@@ -168,8 +179,9 @@ worker_main(void *argument)
 static void
 on_report_timer(struct yb_timer *timer)
 {
-    struct yb_worker *worker =
-        (struct yb_worker *)((uint8_t *)timer - offsetof(struct yb_worker, report_timer));
+    struct yb_process_worker *worker =
+        (struct yb_process_worker *)((uint8_t *)timer -
+                                     offsetof(struct yb_process_worker, report_timer));
 
     yb_log_report_suppressed(worker->process->log);
     yb_loop_arm(worker->loop, timer, yb_deadline_after(yb_loop_now(worker->loop), REPORT_NS));
@@ -183,7 +195,7 @@ start_workers(struct yb_process *process)
         return YB_NO_MEMORY;
     }
     for (uint32_t i = 0; i < process->config->net_workers; i++) {
-        struct yb_worker *worker = &process->workers[i];
+        struct yb_process_worker *worker = &process->workers[i];
 
         worker->process = process;
         worker->index = i;
@@ -235,7 +247,7 @@ connections_that_fit(struct yb_process *process)
 
 /* On the first worker: listen on process->address. */
 static void
-order_listen(struct yb_worker *worker)
+order_listen(struct yb_process_worker *worker)
 {
     struct yb_process *process = worker->process;
     const struct yb_server_options options = {
@@ -274,7 +286,7 @@ listen_somewhere(struct yb_process *process, const struct yb_address_list *candi
 }
 
 static void
-order_report(struct yb_worker *worker)
+order_report(struct yb_process_worker *worker)
 {
     on_report_timer(&worker->report_timer);
     answer(worker);
@@ -368,7 +380,7 @@ err_stop:
 /* ---- the way out --------------------------------------------------------------------------- */
 
 static void
-order_close_port(struct yb_worker *worker)
+order_close_port(struct yb_process_worker *worker)
 {
     if (worker->process->server != NULL) {
         yb_server_stop(worker->process->server);
@@ -379,7 +391,7 @@ order_close_port(struct yb_worker *worker)
 
 /* Answered by the timer, once nothing is left. */
 static void
-order_drain(struct yb_worker *worker)
+order_drain(struct yb_process_worker *worker)
 {
     uint64_t drain_ns = worker->process->config->net_drain_ms * YB_NS_PER_MS;
 
@@ -390,7 +402,7 @@ order_drain(struct yb_worker *worker)
 }
 
 static void
-order_destroy_server(struct yb_worker *worker)
+order_destroy_server(struct yb_process_worker *worker)
 {
     if (worker->process->server != NULL) {
         yb_server_destroy(&worker->process->server);
@@ -399,7 +411,7 @@ order_destroy_server(struct yb_worker *worker)
 }
 
 static void
-order_leave(struct yb_worker *worker)
+order_leave(struct yb_process_worker *worker)
 {
     yb_loop_stop(worker->loop);
 }
@@ -407,7 +419,7 @@ order_leave(struct yb_worker *worker)
 static void
 stop_workers(struct yb_process *process)
 {
-    struct yb_worker *workers = process->workers;
+    struct yb_process_worker *workers = process->workers;
 
     give_order(&workers[0], order_close_port);
     await_answers(process, 1);

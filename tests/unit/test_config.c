@@ -422,7 +422,7 @@ test_config__a_stronger_source_wins_and_is_remembered(void **state)
     assert_int_equal(start.config.net_workers, 4);
     assert_int_equal(start.config.net_spin_us, 3);
     assert_int_equal(start.config.net_idle_ping_ms, 2000);
-    assert_int_equal(start.config.net_drain_ms, 2000);
+    assert_int_equal(start.config.net_drain_ms, 1500);
     assert_int_equal(start.config.log_level, YB_CONFIG_LOG_LEVEL_WARN);
     assert_true(start.config.auth_insecure);
     assert_string_equal(start.extras[0].value_out, "");

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that a newcomer types first: secret, serve, ping, demo."""
+import glob
+import json
+import os
+import re
+import stat
+
+from yuebing import Serve, case, expect, folder, main, new_secret, ping, run
+
+
+@case("a new secret is its owner's alone, never printed, and never overwritten")
+def _():
+    with folder() as path:
+        file = path + "/secret"
+        old = os.umask(0)
+        try:
+            done = run("secret", "new", "--out", file)
+        finally:
+            os.umask(old)
+        expect(done.code == 0, done.err)
+        expect(stat.S_IMODE(os.stat(file).st_mode) == 0o600, "others have rights on it")
+        with open(file, encoding="ascii") as text:
+            written = text.read()
+        secret = re.search(r"^secret (\S{32,})$", written, re.M)[1]
+        expect(secret not in done.out + done.err, "the secret was printed")
+        again = run("secret", "new", "--out", file)
+        expect(again.code == 1 and file in again.err, again.err)
+        with open(file, encoding="ascii") as text:
+            expect(text.read() == written, "it was overwritten")
+        shown = run("secret", "new", "--out", "-")
+        expect(shown.code == 0 and "\nsecret " in shown.out, shown.out)
+        expect(run("secret", "new").code == 2, "without --out it has to refuse")
+        os.symlink(path + "/target", path + "/link")
+        expect(run("secret", "new", "--out", path + "/link").code == 1, "it followed a link")
+        expect(not os.path.exists(path + "/target"), "it wrote behind a link")
+
+
+@case("a derived key is for one role and tenant, and says so")
+def _():
+    with folder() as path:
+        secret = new_secret(path + "/secret")
+        words = ["secret", "derive", "--secret-file", secret, "--json"]
+        done = run(*words, "--role", "client", "--tenant", "team-a", "--out", path + "/a")
+        expect(done.code == 0 and done.json()["tenant"] == "team-a", done.err)
+        expect(stat.S_IMODE(os.stat(path + "/a").st_mode) == 0o600, "others have rights on it")
+        for bad, text in ((["--role", "king"], "king"), ([], "--role"),
+                          (["--role", "node", "--tenant", "x"], "tenant")):
+            done = run(*words, *bad, "--out", path + "/b")
+            expect(done.code == 2 and text in done.err, f"{bad}: {done.code} {done.err}")
+        os.chmod(secret, 0o644)
+        done = run(*words, "--role", "node", "--out", path + "/b")
+        expect(done.code == 1 and secret in done.err, done.err)
+        expect(not os.path.exists(path + "/b"), "a file was left behind")
+
+
+@case("a secret that others can read refuses to serve and to ping")
+def _():
+    with folder() as path:
+        secret = new_secret(path + "/secret")
+        os.chmod(secret, 0o640)
+        for words in (["serve"], ["ping", "127.0.0.1:1"]):
+            done = run(*words, "--secret-file", secret)
+            expect(done.code == 2 and secret in done.err, f"{done.code} {done.err}")
+
+
+@case("ping tells who answers, and says so if nobody does")
+def _():
+    with Serve() as server:
+        server.wait_log("no secret")  # It does not serve openly in silence.
+        found = ping(server.address, count=20).json()
+        expect(found["identity"] == server.ready["identity"], str(found))
+        expect(found["answered"] == 20 and found["authenticated"] is False, str(found))
+        rtt = found["rtt_ns"]
+        expect(0 < rtt["min"] <= rtt["p50"] <= rtt["p99"] <= rtt["max"], str(rtt))
+        expect(abs(found["clock_offset_ns"]) <= found["clock_error_ns"] + 1_000_000,
+               f"one machine has one clock: {found}")
+        text = run("ping", server.address)
+        expect(server.ready["identity"] in text.out and "5 of 5 answered" in text.out, text.out)
+        address = server.address
+    done = ping(address)
+    expect(done.code == 1 and "REFUSED" in done.err, done.err)
+    expect(json.loads(done.out)["answered"] == 0, done.out)
+
+
+@case("the demo verifies every byte, turns the stranger away and cleans up")
+def _():
+    before = set(glob.glob("/tmp/yuebing-demo.*"))
+    done = run("demo", timeout=100)
+    expect(done.code == 0, done.err)
+    last = done.out.splitlines()[-1]
+    match = re.fullmatch(r"demo: (\d+) messages, (\d+) bytes verified, 0 wrong", last)
+    expect(match and int(match[1]) > 1000 and int(match[2]) > 1 << 20, last)
+    found = run("demo", "--json", "--tls", "on", timeout=100)
+    expect(found.code == 0, found.err)
+    found = found.json()
+    expect(found["wrong"] == 0 and found["authenticated"] is True, str(found))
+    expect(found["stranger"] == "DENIED", str(found))
+    expect(sum(row["bytes"] * row["messages"] for row in found["sizes"])
+           == found["bytes_verified"], str(found))
+    expect(set(glob.glob("/tmp/yuebing-demo.*")) <= before, "a folder was left behind")
+
+
+main()
