@@ -67,9 +67,9 @@ YB_CHECKED enum yb_status yb_fence_create(struct yb_fence **fence_out);
 /* Consume the fence and set it to NULL; nobody may be inside. */
 void yb_fence_destroy(struct yb_fence **fence);
 
-/* Enter with what the handshake found. OK: the guest is the owner. AGAIN: it waits, and `admit` will
- * be called unless it leaves first. STALE: a newer connection was here. NO_MEMORY. After anything
- * but OK and AGAIN the guest is not inside. */
+/* Enter with what the handshake found. OK: the guest is the owner. AGAIN: it waits, and `admit`
+ * will be called unless it leaves first. STALE: a newer connection was here. NO_MEMORY. After
+ * anything but OK and AGAIN the guest is not inside. */
 YB_CHECKED enum yb_status yb_fence_enter(struct yb_fence *fence, struct yb_fence_guest *guest,
                                          const struct yb_hello_result *peer);
 

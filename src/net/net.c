@@ -151,6 +151,22 @@ yb_net_shut(struct yb_net *net)
     }
 }
 
+uint32_t
+yb_net_close_peer(struct yb_net *net, struct yb_id identity)
+{
+    uint32_t count = 0;
+    struct yb_conn *next;
+
+    for (struct yb_conn *conn = net->conns; conn != NULL; conn = next) {
+        next = conn->next;
+        if (conn->opened && yb_id_equal(conn->peer.identity, identity)) {
+            count++;
+            yb_conn_close(conn, YB_FENCED, "this side has fenced the peer");
+        }
+    }
+    return count;
+}
+
 void
 yb_net_drain(struct yb_net *net)
 {

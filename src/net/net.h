@@ -56,8 +56,8 @@ struct yb_net_limits {
       "open connections that ended, by reason")                                                     \
     X(FRAMES_IN,   COUNTER,   COUNT,       "frames_received",  NULL, NULL, "frames received")        \
     X(FRAMES_OUT,  COUNTER,   COUNT,       "frames_sent",      NULL, NULL, "frames queued to send")  \
-    X(BYTES_IN,    COUNTER,   BYTES,       "received",         NULL, NULL, "bytes read from sockets") \
-    X(BYTES_OUT,   COUNTER,   BYTES,       "sent",             NULL, NULL, "bytes written to sockets") \
+    X(BYTES_IN,    COUNTER,   BYTES,       "received",         NULL, NULL, "bytes received") \
+    X(BYTES_OUT,   COUNTER,   BYTES,       "sent",             NULL, NULL, "bytes sent") \
     X(CALLS,       COUNTER,   COUNT,       "calls",            &yb_stats_label_class,                \
       &yb_stats_label_status, "calls made to peers, by class and outcome")                          \
     X(CALL_TIME,   HISTOGRAM, NANOSECONDS, "call",             &yb_stats_label_class, NULL,          \
@@ -118,6 +118,10 @@ void yb_net_destroy(struct yb_net **net);
 
 /* Abort every connection. They are gone some turns later: see yb_net_idle(). */
 void yb_net_shut(struct yb_net *net);
+
+/* Abort every connection of the process `identity`. Returns how many of them still exist: when a
+ * later call returns 0, nothing that came through them can be applied any more. */
+uint32_t yb_net_close_peer(struct yb_net *net, struct yb_id identity);
 
 /* Tell every connection's peer to send no new request, and close each when its last request was
  * answered and its last call has ended. */

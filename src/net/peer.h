@@ -55,9 +55,9 @@ YB_CHECKED enum yb_status yb_peer_create(struct yb_net *net,
  * aborted; that takes some turns of the loop, during which `done` of calls may run. */
 void yb_peer_destroy(struct yb_peer **peer);
 
-/* Say which of several parallel connections per lane this peer's are (fence.h): two peers of the same
- * process that are connected at the same time need different ones. Before its first call; 0 unless
- * set. */
+/* Say which of several parallel connections per lane this peer's are (fence.h): two peers of the
+ * same process that are connected at the same time need different ones. Before its first call; 0
+ * unless set. */
 void yb_peer_set_stripe(struct yb_peer *peer, uint8_t stripe);
 
 /* Return whether a call was ever sent on a lane. */

@@ -428,6 +428,12 @@ yb_request_on_lost(struct yb_conn *conn, struct yb_request *request)
     give_back(request);
 }
 
+struct yb_net *
+yb_request_net(const struct yb_request *request)
+{
+    return request->conn->net;
+}
+
 /* ---- what every port answers ----------------------------------------------------------- */
 
 static void

@@ -34,6 +34,7 @@
 
 struct yb_conn;
 struct yb_method;
+struct yb_net;
 
 /* Frame types that one net can serve: 0 .. YB_METHOD_TYPES - 1. */
 #define YB_METHOD_TYPES 256u
@@ -103,5 +104,8 @@ struct yb_service {
  * touched afterwards, except in `released`. */
 void yb_request_reply(struct yb_request *request, enum yb_status status, const void *body,
                       uint32_t body_bytes, const struct iovec *data, uint32_t data_count);
+
+/* Return the net that the request came through: whose worker this is. */
+struct yb_net *yb_request_net(const struct yb_request *request);
 
 #endif /* YB_NET_REQUEST_H */

@@ -12,6 +12,7 @@
 
 #include "every_type_cases.h"
 #include "golden_cases.h"
+#include "golden_transfer_cases.h"
 
 #define BYTES_MAX 1024u
 
@@ -122,6 +123,9 @@ test_golden__every_message_has_its_bytes_and_no_others(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(golden_cases) / sizeof(golden_cases[0]); i++) {
         try_case(&golden_cases[i], &random);
+    }
+    for (size_t i = 0; i < sizeof(golden_transfer_cases) / sizeof(golden_transfer_cases[0]); i++) {
+        try_case(&golden_transfer_cases[i], &random);
     }
 }
 

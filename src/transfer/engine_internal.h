@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine_internal.h -- the parts of an engine, shared by the files that make it up.
+ *
+ *     engine.c       create, destroy, notifications
+ *     engine_memory.c  register and allocate
+ *     engine_peer.c  peers, probe, drain, fence
+ *     engine_batch.c submit, poll, wait, cancel, release
+ *     remote.c       a peer on its worker: queue, paths, batches
+ *     service.c      the answering side: writes, reads, notifications, drains
+ *     plan.c         which bytes move together
+ *     tcp/ shm/      the paths
+ *
+ * Locks: one per engine, rank ENGINE, for the tables of batches and peers and the queue of
+ * notifications; no callback, mail excepted, runs under it.
+ */
+#ifndef YB_TRANSFER_ENGINE_INTERNAL_H
+#define YB_TRANSFER_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/lock.h"
+#include "base/stats.h"
+#include "memory/memory_type.h"
+#include "memory/region.h"
+#include "net/auth.h"
+#include "net/replay.h"
+#include "net/server.h"
+#include "net/tls.h"
+#include "net/worker.h"
+#include "transfer/batch.h"
+#include "transfer/path.h"
+#include "transfer/remote.h"
+
+#define YB_TRANSFER_MAGIC 0x7472616eu
+#define YB_REMOTE_MAGIC   0x72656d6fu
+
+#define YB_TRANSFER_PEERS_MAX         1024u
+#define YB_TRANSFER_NOTIFICATIONS_MAX 1024u
+#define YB_TRANSFER_STAGING_SLICES    16u
+#define YB_TRANSFER_SLICES_PER_WORKER 512u
+
+struct yb_inbound; /* A request of a peer that is being carried out: service.c. */
+
+/* What a worker of the engine has beside its loop and net. */
+struct yb_transfer_worker {
+    struct yb_transfer *engine;
+    uint32_t index;
+    struct yb_worker *worker;
+    struct yb_loop *loop;
+    struct yb_net *net;
+    struct yb_memory_queue *copies; /* NULL: no device. */
+    struct yb_timer copy_timer;     /* Polls the copies while there are any ... */
+    struct yb_task copy_task;       /* ... at the end of a busy turn, too. */
+    struct yb_slice *slices;        /* Free ones. */
+    uint32_t slice_count;           /* Ever made. */
+    struct yb_inbound *inbound_free;
+    struct yb_inbound *inbound; /* Being carried out. */
+    uint8_t *trash;             /* Where the bytes of refused fragments go. */
+    struct yb_remote *remotes;
+};
+
+struct yb_peer_slot {
+    uint32_t generation;
+    bool used;
+    bool opening;
+    struct yb_transfer_worker *worker;
+    struct yb_remote *remote; /* Its worker's; here to be handed there. */
+};
+
+struct yb_transfer {
+    uint32_t magic;
+    struct yb_transfer_options options; /* Texts are not kept. */
+    char tenant[YB_AUTH_TENANT_MAX + 1];
+    struct yb_auth *auth;
+    struct yb_tls_context *tls_server;
+    struct yb_tls_context *tls_client;
+    struct yb_hello_self self;
+    struct yb_stats *stats;
+    struct yb_span_ring *spans;
+    struct yb_replay *replay;
+    struct yb_memory *memory;
+    struct yb_region_table *regions;
+    struct yb_server *server;
+    struct yb_address address;
+    struct yb_method methods[8];
+    uint32_t method_count;
+    struct yb_service service;
+    struct yb_transfer_worker *workers;
+    uint32_t worker_count;
+    struct yb_net *nets[64];      /* Of the workers, for the server. */
+    _Atomic(uint64_t) operations; /* Of the last mutation; any worker. */
+
+    struct yb_lock lock;    /* Protects everything below. */
+    pthread_cond_t changed; /* A batch has ended, or an order was carried out. */
+    struct yb_batch **batches;
+    uint32_t batch_count;
+    uint32_t *batch_free;
+    uint32_t batch_free_count;
+    struct yb_peer_slot peers[YB_TRANSFER_PEERS_MAX];
+    struct yb_allocation *allocations;              /* engine_memory.c */
+    struct yb_transfer_notification *notifications; /* A ring. */
+    uint32_t notification_head;
+    uint32_t notification_count;
+};
+
+/* ---- engine_memory.c ---- */
+
+/* Unmap what was allocated; nothing may use it any more. */
+void yb_transfer_memory_fini(struct yb_transfer *engine);
+
+/* ---- engine_batch.c ---- */
+
+/* The last item of a batch has ended: tell whoever waits. On its worker. */
+void yb_transfer_batch_ended(struct yb_batch *batch);
+
+/* A peer is quiet: its ended batches are in doubt no more. */
+void yb_transfer_clear_doubt(struct yb_transfer *engine, yb_transfer_peer peer);
+
+/* ---- engine_peer.c ---- */
+
+/* Return the slot of an open peer, NULL if it is none. */
+struct yb_peer_slot *yb_transfer_find_peer_locked(struct yb_transfer *engine,
+                                                  yb_transfer_peer peer);
+
+/* ---- service.c ---- */
+
+void yb_transfer_service_init(struct yb_transfer *engine);
+/* Whether anything that `identity` (none: anybody) sent is still being carried out here. */
+bool yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity);
+/* Free what the worker has for answering; nothing may be under way. */
+void yb_transfer_inbound_fini(struct yb_transfer_worker *worker);
+/* A peer may reach this engine's memory: same tenant, or a node or admin. */
+bool yb_transfer_peer_allowed(const struct yb_transfer *engine, const struct yb_hello_result *peer);
+
+/* ---- remote.c ---- */
+
+struct yb_slice *yb_slice_take(struct yb_transfer_worker *worker);
+void yb_slice_give(struct yb_transfer_worker *worker, struct yb_slice *slice);
+/* Start a copy to or from device memory on this worker; see memory_type.h. */
+YB_CHECKED enum yb_status yb_transfer_copy(struct yb_transfer_worker *worker,
+                                           struct yb_memory_copy *copy);
+
+#endif /* YB_TRANSFER_ENGINE_INTERNAL_H */

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Peers as callers see them: handles, and the questions that wait for an answer.
+ *
+ * A question is a record on the asking thread's stack. Its worker answers it by its
+ * deadline at the latest, so the asker waits for the answer and for nothing else.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "net/conn.h"
+#include "transfer/engine_internal.h"
+#include "transfer/wire/transfer_wire.h"
+
+#define WAIT_STEP_NS  YB_NS_PER_S
+#define FENCE_LOOK_NS YB_NS_PER_MS
+
+struct question {
+    struct yb_mail mail;
+    struct yb_transfer *engine;
+    struct yb_transfer_worker *worker;
+    struct yb_remote *remote;
+    uint64_t deadline_ns;
+    bool answered; /* Under the engine's lock. */
+    enum yb_status status;
+    /* ---- what some of them need ---- */
+    struct yb_address_list addresses;
+    yb_transfer_peer handle;
+    struct yb_transfer_probe *probe;
+    struct yb_call call;
+    struct yb_wire_ping ping;
+    uint8_t body[YB_WIRE_PING_BYTES];
+    uint8_t reply[YB_WIRE_PING_BYTES];
+    struct yb_id identity;
+    struct yb_timer timer;
+};
+
+static uint64_t
+now_ns(void)
+{
+    return yb_clock_now(yb_clock_system());
+}
+
+static void
+answer(struct question *question, enum yb_status status)
+{
+    struct yb_transfer *engine = question->engine;
+
+    yb_lock_acquire(&engine->lock);
+    question->status = status;
+    question->answered = true;
+    (void)pthread_cond_broadcast(&engine->changed);
+    yb_lock_release(&engine->lock); /* From here on the question is gone. */
+}
+
+/* Post a question and wait for its answer. */
+static enum yb_status
+ask(struct question *question, void (*run)(struct yb_mail *mail))
+{
+    struct yb_transfer *engine = question->engine;
+
+    yb_mail_init(&question->mail, run);
+    yb_mailbox_post_reply(yb_loop_mailbox(question->worker->loop), &question->mail);
+    yb_lock_acquire(&engine->lock);
+    while (!question->answered) {
+        (void)yb_lock_wait(&engine->lock, &engine->changed, WAIT_STEP_NS);
+    }
+    yb_lock_release(&engine->lock);
+    return question->status;
+}
+
+static struct question *
+question_of(struct yb_mail *mail)
+{
+    return (struct question *)((uint8_t *)mail - offsetof(struct question, mail));
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+struct yb_peer_slot *
+yb_transfer_find_peer_locked(struct yb_transfer *engine, yb_transfer_peer peer)
+{
+    uint32_t index = (uint32_t)peer - 1;
+
+    yb_lock_assert_held(&engine->lock);
+    if (index >= YB_TRANSFER_PEERS_MAX || !engine->peers[index].used ||
+        engine->peers[index].generation != (uint32_t)(peer >> 32)) {
+        return NULL;
+    }
+    return &engine->peers[index];
+}
+
+static void
+run_open(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+
+    answer(question, yb_remote_create(question->worker, question->handle, &question->addresses,
+                                      &question->remote));
+}
+
+/* Take a free slot for a peer. Returns NULL: there is none. */
+static struct yb_peer_slot *
+take_slot(struct yb_transfer *engine, yb_transfer_peer *handle_out)
+{
+    struct yb_peer_slot *slot = NULL;
+
+    yb_lock_acquire(&engine->lock);
+    for (uint32_t i = 0; i < YB_TRANSFER_PEERS_MAX && slot == NULL; i++) {
+        if (!engine->peers[i].used && !engine->peers[i].opening) {
+            slot = &engine->peers[i];
+            slot->opening = true;
+            slot->generation++;
+            slot->worker = &engine->workers[i % engine->worker_count];
+            *handle_out = (uint64_t)slot->generation << 32 | (i + 1);
+        }
+    }
+    yb_lock_release(&engine->lock);
+    return slot;
+}
+
+enum yb_status
+yb_transfer_open(struct yb_transfer *engine, const char *address, yb_transfer_peer *peer_out)
+{
+    struct question question = {.engine = engine};
+    struct yb_endpoint_text endpoint;
+    char why[YB_ADDRESS_WHY_BYTES];
+    struct yb_peer_slot *slot;
+    enum yb_status status;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    status = yb_endpoint_parse(address, &endpoint, why);
+    if (status == YB_OK && !endpoint.has_port) {
+        status = YB_INVALID;
+    }
+    if (status == YB_OK) {
+        status = yb_endpoint_resolve(&endpoint, 0, &question.addresses, why);
+    }
+    if (status != YB_OK) {
+        return status;
+    }
+    slot = take_slot(engine, &question.handle);
+    if (slot == NULL) {
+        return YB_TOO_LARGE;
+    }
+    question.worker = slot->worker;
+    status = ask(&question, run_open);
+    yb_lock_acquire(&engine->lock);
+    slot->opening = false;
+    slot->used = status == YB_OK;
+    slot->remote = question.remote;
+    yb_lock_release(&engine->lock);
+    if (status == YB_OK) {
+        *peer_out = question.handle;
+    }
+    return status;
+}
+
+static void
+run_close(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+
+    yb_remote_close(question->remote);
+    answer(question, YB_OK);
+}
+
+enum yb_status
+yb_transfer_close(struct yb_transfer *engine, yb_transfer_peer peer)
+{
+    struct question question = {.engine = engine};
+    struct yb_peer_slot *slot;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    yb_lock_acquire(&engine->lock);
+    slot = yb_transfer_find_peer_locked(engine, peer);
+    if (slot != NULL) {
+        question.worker = slot->worker;
+        question.remote = slot->remote;
+        slot->used = false;
+        slot->remote = NULL;
+    }
+    yb_lock_release(&engine->lock);
+    return slot != NULL ? ask(&question, run_close) : YB_CLOSED;
+}
+
+/* Fill in who is asked. Returns false: no such peer. */
+static bool
+aim(struct question *question, yb_transfer_peer peer)
+{
+    struct yb_transfer *engine = question->engine;
+    struct yb_peer_slot *slot;
+
+    yb_lock_acquire(&engine->lock);
+    slot = yb_transfer_find_peer_locked(engine, peer);
+    if (slot != NULL) {
+        question->worker = slot->worker;
+        question->handle = peer;
+    }
+    yb_lock_release(&engine->lock);
+    return slot != NULL;
+}
+
+/* On the worker: the remote of a question; NULL: it was closed meanwhile. */
+static struct yb_remote *
+remote_of(struct question *question)
+{
+    struct yb_remote *remote = question->worker->remotes;
+
+    while (remote != NULL && (remote->handle != question->handle || remote->closing)) {
+        remote = remote->next;
+    }
+    return remote;
+}
+
+/* ---- ask: does it live, and which ways lead there -------------------------------------------- */
+
+static void
+fill_probe(struct question *question)
+{
+    struct yb_remote *remote = question->remote;
+    struct yb_transfer_probe *probe = question->probe;
+    const struct yb_hello_result *result = yb_peer_result(remote->control);
+
+    memset(probe, 0, sizeof(*probe));
+    probe->round_trip_ns = question->call.took_ns;
+    if (result != NULL) {
+        probe->identity = result->identity;
+        probe->incarnation = result->incarnation;
+        probe->authenticated = result->authenticated;
+        memcpy(probe->software, result->software, sizeof(probe->software));
+    }
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX && remote->paths[i] != NULL; i++) {
+        const struct yb_path *path = remote->paths[i];
+
+        if (path->state == YB_PATH_UP) {
+            probe->paths |= path->ops->bit;
+        } else if (path->ops->bit == YB_TRANSFER_PATH_SHM) {
+            (void)snprintf(probe->why_not_shm, sizeof(probe->why_not_shm), "%s", path->why);
+        }
+    }
+}
+
+static void
+on_pong(struct yb_call *call)
+{
+    struct question *question = call->owner;
+    struct yb_remote *remote = question->remote;
+
+    if (call->answered && call->status == YB_OK) {
+        fill_probe(question);
+    }
+    answer(question, call->status);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+static void
+run_ask(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+    struct yb_remote *remote = remote_of(question);
+    size_t length = 0;
+    enum yb_status status;
+
+    if (remote == NULL) {
+        answer(question, YB_CLOSED);
+        return;
+    }
+    YB_ASSERT(yb_wire_ping_encode(&question->ping, question->body, sizeof(question->body),
+                                  &length) == YB_OK);
+    question->remote = remote;
+    question->call = (struct yb_call){
+        .type = YB_WIRE_TYPE_PING,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .fail_fast = true,
+        .deadline_ns = question->deadline_ns,
+        .body = question->body,
+        .body_bytes = (uint32_t)length,
+        .reply_body = question->reply,
+        .reply_body_room = sizeof(question->reply),
+        .done = on_pong,
+        .owner = question,
+    };
+    remote->references++;
+    status = yb_peer_call(remote->control, &question->call);
+    if (status != YB_OK) {
+        remote->references--;
+        answer(question, status);
+    }
+}
+
+enum yb_status
+yb_transfer_ask(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t timeout_ns,
+                struct yb_transfer_probe *probe_out)
+{
+    struct question question = {
+        .engine = engine,
+        .deadline_ns = yb_deadline_after(now_ns(), timeout_ns),
+        .probe = probe_out,
+    };
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    return aim(&question, peer) ? ask(&question, run_ask) : YB_CLOSED;
+}
+
+/* ---- drain ----------------------------------------------------------------------------------- */
+
+static void
+on_drained(void *owner, enum yb_status status)
+{
+    answer(owner, status);
+}
+
+static void
+run_drain(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+    struct yb_remote *remote = remote_of(question);
+
+    if (remote == NULL) {
+        answer(question, YB_CLOSED);
+        return;
+    }
+    yb_remote_quiesce(remote, question->deadline_ns, on_drained, question);
+}
+
+enum yb_status
+yb_transfer_drain(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t timeout_ns)
+{
+    struct question question = {
+        .engine = engine,
+        .deadline_ns = yb_deadline_after(now_ns(), timeout_ns),
+    };
+    enum yb_status status;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    status = aim(&question, peer) ? ask(&question, run_drain) : YB_CLOSED;
+    if (status == YB_OK) {
+        yb_transfer_clear_doubt(engine, peer);
+    }
+    return status;
+}
+
+/* ---- fence ----------------------------------------------------------------------------------- */
+
+/* Close what the process has open here, and look again until nothing of it is left. */
+static void
+look_at_fence(struct question *question)
+{
+    struct yb_transfer_worker *worker = question->worker;
+    uint64_t now = yb_loop_now(worker->loop);
+
+    if (yb_net_close_peer(worker->net, question->identity) == 0 &&
+        !yb_transfer_inbound_busy(worker, question->identity)) {
+        answer(question, YB_OK);
+    } else if (now >= question->deadline_ns) {
+        answer(question, YB_TIMED_OUT);
+    } else {
+        yb_loop_arm(worker->loop, &question->timer, now + FENCE_LOOK_NS);
+    }
+}
+
+static void
+on_fence_timer(struct yb_timer *timer)
+{
+    look_at_fence((struct question *)((uint8_t *)timer - offsetof(struct question, timer)));
+}
+
+static void
+run_fence(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+
+    yb_timer_init(&question->timer, on_fence_timer);
+    look_at_fence(question);
+}
+
+enum yb_status
+yb_transfer_fence(struct yb_transfer *engine, struct yb_id identity, uint64_t timeout_ns)
+{
+    uint64_t deadline_ns = yb_deadline_after(now_ns(), timeout_ns);
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    for (uint32_t i = 0; i < engine->worker_count; i++) {
+        struct question question = {
+            .engine = engine,
+            .worker = &engine->workers[i],
+            .deadline_ns = deadline_ns,
+            .identity = identity,
+        };
+        enum yb_status status = ask(&question, run_fence);
+
+        if (status != YB_OK) {
+            return status;
+        }
+    }
+    return YB_OK;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+struct report {
+    struct yb_transfer_worker *worker;
+    json_t *peers;
+};
+
+static json_t *
+path_json(const struct yb_path *path)
+{
+    static const char *const states[] = {"opening", "up", "down"};
+
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i}", "path", path->ops->name, "state",
+        states[path->state], "why", path->why, "slices", (json_int_t)path->counts.slices,
+        "bytes_read", (json_int_t)path->counts.bytes_read, "bytes_written",
+        (json_int_t)path->counts.bytes_written, "failures", (json_int_t)path->counts.failures,
+        "switches_away", (json_int_t)path->counts.switches_away, "flying", (int)path->flying);
+}
+
+static void
+run_report(void *context)
+{
+    struct report *report = context;
+
+    for (struct yb_remote *remote = report->worker->remotes; remote != NULL;
+         remote = remote->next) {
+        char address[YB_ADDRESS_TEXT_BYTES];
+        json_t *paths = json_array();
+
+        yb_address_format(&remote->addresses.items[0], address);
+        for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX && remote->paths[i] != NULL; i++) {
+            (void)json_array_append_new(paths, path_json(remote->paths[i]));
+        }
+        (void)json_array_append_new(report->peers,
+                                    json_pack("{s:I, s:s, s:o}", "peer", (json_int_t)remote->handle,
+                                              "address", address, "paths", paths));
+    }
+}
+
+/* Consume a document and hand its text out. */
+static enum yb_status
+text_of(json_t *document, char **text_out)
+{
+    char *text = document != NULL ? json_dumps(document, JSON_INDENT(2)) : NULL;
+
+    json_decref(document);
+    if (text == NULL) {
+        return YB_NO_MEMORY;
+    }
+    *text_out = text;
+    return YB_OK;
+}
+
+enum yb_status
+yb_transfer_stats(struct yb_transfer *engine, char **text_out)
+{
+    struct yb_memory_counts copies;
+    json_t *peers = json_array();
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    for (uint32_t i = 0; i < engine->worker_count; i++) {
+        struct report report = {.worker = &engine->workers[i], .peers = peers};
+
+        yb_worker_run(engine->workers[i].worker, run_report, &report);
+    }
+    copies = yb_memory_counts(engine->memory);
+    return text_of(json_pack("{s:o, s:{s:I, s:I, s:I, s:I}, s:o}", "peers", peers, "device",
+                             "page_locks", (json_int_t)copies.page_locks, "copies",
+                             (json_int_t)copies.copies, "copied_bytes",
+                             (json_int_t)copies.copied_bytes, "failures",
+                             (json_int_t)copies.failures, "metrics", yb_stats_json(engine->stats)),
+                   text_out);
+}
+
+enum yb_status
+yb_transfer_topology(struct yb_transfer *engine, char **text_out)
+{
+    char devices[256];
+    char address[YB_ADDRESS_TEXT_BYTES];
+    json_t *regions = json_array();
+    struct yb_region_info *infos;
+    uint32_t count;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    count = yb_region_list(engine->regions, NULL, 0);
+    infos = calloc(count + 1, sizeof(*infos));
+    if (infos == NULL) {
+        json_decref(regions);
+        return YB_NO_MEMORY;
+    }
+    count = yb_region_list(engine->regions, infos, count) < count
+                ? yb_region_list(engine->regions, infos, count)
+                : count;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)json_array_append_new(
+            regions,
+            json_pack("{s:I, s:I, s:I, s:s, s:i, s:b}", "region", (json_int_t)infos[i].id, "base",
+                      (json_int_t)(uintptr_t)infos[i].base, "length", (json_int_t)infos[i].length,
+                      "kind", yb_memory_kind_name(infos[i].place.kind), "index",
+                      (int)infos[i].place.index, "shared", infos[i].backing.fd >= 0));
+    }
+    free(infos);
+    yb_memory_describe(engine->memory, devices, sizeof(devices));
+    yb_address_format(&engine->address, address);
+    return text_of(json_pack("{s:s, s:i, s:i, s:s, s:o}", "address", address, "workers",
+                             (int)engine->worker_count, "devices",
+                             (int)yb_memory_device_count(engine->memory), "memory", devices,
+                             "regions", regions),
+                   text_out);
+}

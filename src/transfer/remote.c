@@ -1,0 +1,900 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A peer on its worker: batches become slices, slices find a path, ends are counted.
+ */
+#include "transfer/remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "transfer/engine_internal.h"
+#include "transfer/wire/transfer_wire.h"
+
+#define RETRY_DELAY_NS (2 * YB_NS_PER_MS)
+
+/* Shares that lower classes keep while a higher one has work, in parts of 1000. */
+#define SHARE_THROUGHPUT 200u
+#define SHARE_BACKGROUND 100u
+
+static const struct yb_plan_limits plan_limits = {
+    .bytes_max = YB_SLICE_BYTES,
+    .fragments_max = YB_SLICE_FRAGMENTS,
+};
+
+static void dispatch(struct yb_remote *remote);
+static void check_batch(struct yb_batch *batch);
+
+static uint64_t
+now_of(const struct yb_remote *remote)
+{
+    return yb_loop_now(remote->worker->loop);
+}
+
+static void
+dispatch_soon(struct yb_remote *remote)
+{
+    yb_loop_defer(remote->worker->loop, &remote->dispatch_task);
+}
+
+static struct yb_slice *
+slice_of_queue(struct yb_fair_item *item)
+{
+    return (struct yb_slice *)((uint8_t *)item - offsetof(struct yb_slice, queue));
+}
+
+/* ---- items ------------------------------------------------------------------------------- */
+
+static void
+end_item(struct yb_batch *batch, uint32_t index, uint64_t word)
+{
+    struct yb_batch_item *item = &batch->states[index];
+
+    atomic_store_explicit(&item->word, word, memory_order_release);
+    atomic_fetch_add(&batch->ended, 1);
+    if ((enum yb_status)(int32_t)(uint32_t)word != YB_OK) {
+        atomic_fetch_add(&batch->failed, 1);
+        batch->status =
+            batch->status == YB_OK ? (enum yb_status)(int32_t)(uint32_t)word : batch->status;
+    }
+}
+
+/* Account for bytes of an item (B2 of batch.h). The first failure is the item's status. */
+static void
+account(struct yb_batch *batch, uint32_t index, uint64_t length, struct yb_slice_end end,
+        uint32_t path_bit)
+{
+    struct yb_batch_item *item = &batch->states[index];
+
+    YB_ASSERT(length <= item->left);
+    item->left -= length;
+    if (end.status == YB_OK) {
+        item->moved += length;
+        atomic_fetch_add(&batch->bytes, length);
+    } else if (item->failure == YB_OK) {
+        item->failure = end.status;
+    }
+    item->path = (uint8_t)(path_bit != 0 ? path_bit : item->path);
+    item->in_doubt = item->in_doubt || end.in_doubt;
+    batch->in_doubt = batch->in_doubt || end.in_doubt;
+    if (item->left == 0) {
+        end_item(batch, index, yb_batch_word(item->failure, item->in_doubt, item->path));
+    }
+}
+
+/* ---- slices ------------------------------------------------------------------------------ */
+
+struct yb_slice *
+yb_slice_take(struct yb_transfer_worker *worker)
+{
+    struct yb_slice *slice = worker->slices;
+
+    if (slice != NULL) {
+        worker->slices = slice->next;
+        return slice;
+    }
+    if (worker->slice_count >= YB_TRANSFER_SLICES_PER_WORKER) {
+        return NULL;
+    }
+    slice = calloc(1, sizeof(*slice));
+    worker->slice_count += slice != NULL;
+    return slice;
+}
+
+void
+yb_slice_give(struct yb_transfer_worker *worker, struct yb_slice *slice)
+{
+    slice->state = YB_SLICE_FREE;
+    slice->next = worker->slices;
+    worker->slices = slice;
+    for (struct yb_remote *remote = worker->remotes; remote != NULL; remote = remote->next) {
+        if (remote->starved > 0) {
+            dispatch_soon(remote);
+        }
+    }
+}
+
+static void
+link_slice(struct yb_batch *batch, struct yb_slice *slice)
+{
+    slice->batch = batch;
+    slice->remote = batch->remote;
+    slice->previous = NULL;
+    slice->next = batch->slices;
+    if (batch->slices != NULL) {
+        batch->slices->previous = slice;
+    }
+    batch->slices = slice;
+}
+
+/* Take a slice out of its batch and give it and its staging back. */
+static void
+free_slice(struct yb_slice *slice)
+{
+    struct yb_batch *batch = slice->batch;
+    struct yb_transfer_worker *worker = batch->remote->worker;
+
+    if (slice->previous != NULL) {
+        slice->previous->next = slice->next;
+    } else {
+        batch->slices = slice->next;
+    }
+    if (slice->next != NULL) {
+        slice->next->previous = slice->previous;
+    }
+    if (batch->planned == slice) {
+        batch->planned = NULL;
+    }
+    if (slice->staging != NULL) {
+        yb_memory_staging_give(worker->copies, slice->staging);
+        slice->staging = NULL;
+        dispatch_soon(batch->remote); /* Somebody may wait for it. */
+    }
+    yb_slice_give(worker, slice);
+}
+
+/* Account for all fragments, each by its own status where the slice as a whole went well. */
+static void
+end_slice(struct yb_slice *slice, struct yb_slice_end end, uint32_t path_bit)
+{
+    struct yb_batch *batch = slice->batch;
+
+    for (uint32_t i = 0; i < slice->count; i++) {
+        const struct yb_fragment *fragment = &slice->fragments[i];
+        struct yb_slice_end own = end;
+
+        if (end.status == YB_OK) {
+            own.status = fragment->status;
+        }
+        account(batch, fragment->item, fragment->length, own, path_bit);
+    }
+    free_slice(slice);
+    check_batch(batch);
+}
+
+static void
+queue_slice(struct yb_slice *slice)
+{
+    slice->state = YB_SLICE_QUEUED;
+    yb_fair_item_init(&slice->queue, (enum yb_class)slice->batch->options.work_class,
+                      slice->deadline_ns, slice->bytes);
+    yb_fair_push(&slice->remote->queue, &slice->queue);
+}
+
+/* Plan the next slice of a batch, unless one is planned already. */
+static void
+feed(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+    struct yb_slice *slice;
+
+    if (batch->planned != NULL || batch->stopped != YB_OK || batch->exhausted) {
+        return;
+    }
+    slice = yb_slice_take(remote->worker);
+    if (slice == NULL) {
+        remote->starved += !batch->starved;
+        batch->starved = true;
+        return;
+    }
+    remote->starved -= batch->starved;
+    batch->starved = false;
+    if (!yb_plan_next(batch->items, batch->count, &plan_limits, &batch->cursor, slice)) {
+        batch->exhausted = true;
+        yb_slice_give(remote->worker, slice);
+        return;
+    }
+    link_slice(batch, slice);
+    batch->planned = slice;
+    slice->path = NULL;
+    slice->avoid = 0;
+    slice->staged = false;
+    slice->staging = NULL;
+    slice->copies = 0;
+    slice->deadline_ns = batch->deadline_ns;
+    for (uint32_t i = 0; i < slice->count; i++) {
+        slice->fragments[i].status = YB_OK;
+    }
+    queue_slice(slice);
+}
+
+static void
+feed_starved(struct yb_remote *remote)
+{
+    for (struct yb_batch *batch = remote->batches; batch != NULL && remote->starved > 0;
+         batch = batch->next) {
+        if (batch->starved) {
+            feed(batch);
+        }
+    }
+}
+
+/* ---- device memory ------------------------------------------------------------------------ */
+
+/* Point the iov at the host memory that holds, or will hold, the local bytes. */
+static void
+fill_iov(struct yb_slice *slice)
+{
+    uint8_t *staging = slice->staging;
+
+    slice->iov_count = slice->count;
+    for (uint32_t i = 0; i < slice->count; i++) {
+        const struct yb_fragment *fragment = &slice->fragments[i];
+
+        slice->iov[i].iov_base = staging != NULL ? staging : fragment->local;
+        slice->iov[i].iov_len = fragment->length;
+        staging = staging != NULL ? staging + fragment->length : NULL;
+    }
+}
+
+static void copies_over(struct yb_slice *slice);
+
+static void
+on_copied(struct yb_memory_copy *copy, enum yb_status status)
+{
+    struct yb_slice *slice = copy->owner;
+
+    if (status != YB_OK && slice->copy_status == YB_OK) {
+        slice->copy_status = status;
+    }
+    if (--slice->copies == 0) {
+        copies_over(slice);
+    }
+}
+
+/* Copy all fragments between device and staging. Returns false if nothing was started. */
+static void
+start_copies(struct yb_slice *slice, bool out)
+{
+    struct yb_transfer_worker *worker = slice->remote->worker;
+
+    slice->state = out ? YB_SLICE_COPYING_OUT : YB_SLICE_COPYING_IN;
+    slice->copy_status = YB_OK;
+    slice->copies = 1;
+    for (uint32_t i = 0; i < slice->count; i++) {
+        struct yb_memory_copy *copy = &slice->copy[i];
+        enum yb_status status;
+
+        *copy = (struct yb_memory_copy){
+            .to = out ? slice->iov[i].iov_base : (void *)slice->fragments[i].local,
+            .from = out ? (void *)slice->fragments[i].local : slice->iov[i].iov_base,
+            .length = slice->fragments[i].length,
+            .done = on_copied,
+            .owner = slice,
+        };
+        if (out) {
+            copy->from_place = slice->place;
+        } else {
+            copy->to_place = slice->place;
+        }
+        slice->copies++;
+        status = yb_transfer_copy(worker, copy);
+        if (status != YB_OK) {
+            slice->copies--;
+            slice->copy_status = status;
+            break;
+        }
+    }
+    if (--slice->copies == 0) {
+        copies_over(slice);
+    }
+}
+
+/* The copies of a slice have ended: it goes on to its path, or is at its end. */
+static void
+copies_over(struct yb_slice *slice)
+{
+    struct yb_slice_end end = {.status = slice->copy_status};
+    enum yb_status stopped = slice->batch->stopped;
+
+    if (slice->state == YB_SLICE_COPYING_IN) {
+        end_slice(slice, end, slice->path != NULL ? slice->path->ops->bit : 0);
+        return;
+    }
+    if (end.status != YB_OK || stopped != YB_OK) {
+        end.status = end.status != YB_OK ? end.status : stopped;
+        end_slice(slice, end, 0);
+        return;
+    }
+    slice->staged = true;
+    queue_slice(slice);
+    dispatch_soon(slice->remote);
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------ */
+
+/* Hand a slice to the first path that takes it. Returns what the best of them said. */
+static enum yb_status
+submit(struct yb_remote *remote, struct yb_slice *slice)
+{
+    enum yb_status best = YB_UNREACHABLE;
+
+    fill_iov(slice);
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX && remote->paths[i] != NULL; i++) {
+        struct yb_path *path = remote->paths[i];
+        enum yb_status status;
+
+        if (path->state != YB_PATH_UP || (slice->avoid & path->ops->bit) != 0 ||
+            !path->ops->serves(path, slice)) {
+            continue;
+        }
+        slice->path = path;
+        status = path->ops->submit(path, slice);
+        if (status == YB_OK || status == YB_AGAIN) {
+            return status;
+        }
+        slice->path = NULL;
+        best = status == YB_UNSUPPORTED ? best : status;
+    }
+    return best;
+}
+
+/* Make sure a slice has staging if its local memory needs it. Returns false: none is free. */
+static bool
+stage(struct yb_remote *remote, struct yb_slice *slice)
+{
+    if (slice->place.kind == YB_MEMORY_HOST || slice->staging != NULL) {
+        return true;
+    }
+    if (remote->worker->copies == NULL) {
+        return true; /* No driver: the copy says so. */
+    }
+    slice->staging = yb_memory_staging_take(remote->worker->copies);
+    return slice->staging != NULL;
+}
+
+/* Deal with the slice at the head of the queue. Returns false if it has to wait. */
+static bool
+dispatch_one(struct yb_remote *remote, struct yb_slice *slice)
+{
+    struct yb_batch *batch = slice->batch;
+    enum yb_status status;
+
+    if (!stage(remote, slice)) {
+        return false;
+    }
+    if (slice->staging != NULL && slice->op == YB_TRANSFER_WRITE && !slice->staged) {
+        (void)yb_fair_pop(&remote->queue);
+        batch->planned = batch->planned == slice ? NULL : batch->planned;
+        fill_iov(slice);
+        start_copies(slice, true);
+        feed(batch);
+        return true;
+    }
+    status = submit(remote, slice);
+    if (status == YB_AGAIN) {
+        return false;
+    }
+    (void)yb_fair_pop(&remote->queue);
+    batch->planned = batch->planned == slice ? NULL : batch->planned;
+    if (status == YB_OK) {
+        slice->state = YB_SLICE_FLYING;
+        feed(batch);
+    } else {
+        feed(batch);
+        end_slice(slice, (struct yb_slice_end){.status = status}, 0);
+    }
+    return true;
+}
+
+static void
+dispatch(struct yb_remote *remote)
+{
+    struct yb_fair_item *item;
+
+    remote->references++;
+    feed_starved(remote);
+    while ((item = yb_fair_peek(&remote->queue)) != NULL) {
+        if (!dispatch_one(remote, slice_of_queue(item))) {
+            break;
+        }
+    }
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+static void
+run_dispatch(struct yb_task *task)
+{
+    dispatch((struct yb_remote *)((uint8_t *)task - offsetof(struct yb_remote, dispatch_task)));
+}
+
+void
+yb_remote_room(struct yb_path *path)
+{
+    dispatch_soon(path->remote);
+}
+
+/* ---- slices that come back ----------------------------------------------------------------- */
+
+static void
+again(struct yb_slice *slice)
+{
+    slice->path = NULL;
+    queue_slice(slice);
+    dispatch_soon(slice->remote);
+}
+
+static void
+on_delay_over(struct yb_timer *timer)
+{
+    again((struct yb_slice *)((uint8_t *)timer - offsetof(struct yb_slice, timer)));
+}
+
+/* The path that failed a write is quiet, or cannot be made so. */
+static void
+on_quiet(void *owner, enum yb_status status)
+{
+    struct yb_slice *slice = owner;
+    struct yb_batch *batch = slice->batch;
+    struct yb_slice_end end = {.status = batch->stopped, .in_doubt = status != YB_OK};
+
+    slice->remote->references--;
+    if (status == YB_OK && batch->stopped == YB_OK) {
+        again(slice);
+        return;
+    }
+    end.status = end.status == YB_OK ? status : end.status;
+    end_slice(slice, end, 0);
+}
+
+/* Leave the refused fragments behind and read the others again. Returns false if none is left. */
+static bool
+drop_refused(struct yb_slice *slice)
+{
+    struct yb_batch *batch = slice->batch;
+    uint32_t kept = 0;
+
+    slice->bytes = 0;
+    for (uint32_t i = 0; i < slice->count; i++) {
+        struct yb_fragment *fragment = &slice->fragments[i];
+
+        if (fragment->status != YB_OK) {
+            account(batch, fragment->item, fragment->length,
+                    (struct yb_slice_end){.status = fragment->status}, slice->path->ops->bit);
+            continue;
+        }
+        slice->bytes += fragment->length;
+        slice->fragments[kept++] = *fragment;
+    }
+    slice->count = kept;
+    return kept > 0;
+}
+
+static bool
+any_refused(const struct yb_slice *slice)
+{
+    for (uint32_t i = 0; i < slice->count; i++) {
+        if (slice->fragments[i].status != YB_OK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Try the slice again where that is safe and useful. Returns false if this was its end. */
+static bool
+try_again(struct yb_slice *slice, struct yb_slice_end end)
+{
+    struct yb_remote *remote = slice->remote;
+    struct yb_batch *batch = slice->batch;
+
+    if (batch->stopped != YB_OK || now_of(remote) >= slice->deadline_ns || remote->closing) {
+        return false;
+    }
+    if (end.status == YB_AGAIN && !end.in_doubt) {
+        slice->state = YB_SLICE_DELAYED;
+        yb_timer_init(&slice->timer, on_delay_over);
+        yb_loop_arm(remote->worker->loop, &slice->timer,
+                    yb_deadline_after(now_of(remote), RETRY_DELAY_NS));
+        return true;
+    }
+    if (!end.path_failed) {
+        return false;
+    }
+    slice->path->counts.switches_away++;
+    slice->avoid |= slice->path->ops->bit;
+    if (!end.in_doubt) {
+        again(slice);
+        return true;
+    }
+    slice->state = YB_SLICE_QUIETING; /* T1 of transfer.h */
+    remote->references++;
+    slice->path->ops->quiesce(slice->path, slice->deadline_ns, on_quiet, slice);
+    return true;
+}
+
+void
+yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
+{
+    uint32_t bit = slice->path->ops->bit;
+
+    YB_ASSERT(slice->state == YB_SLICE_FLYING);
+    if (end.status == YB_OK && slice->op == YB_TRANSFER_READ && any_refused(slice)) {
+        struct yb_batch *batch = slice->batch;
+
+        if (drop_refused(slice)) {
+            again(slice);
+        } else {
+            free_slice(slice);
+            check_batch(batch);
+        }
+        return;
+    }
+    if (end.status == YB_OK && slice->staging != NULL && slice->op == YB_TRANSFER_READ) {
+        start_copies(slice, false);
+        return;
+    }
+    if (end.status == YB_OK || !try_again(slice, end)) {
+        if (end.status == YB_PEER_LOST && slice->batch->stopped != YB_OK) {
+            end.status = slice->batch->stopped;
+        }
+        end_slice(slice, end, end.status == YB_OK ? bit : 0);
+    }
+}
+
+/* ---- batches ------------------------------------------------------------------------------- */
+
+static void
+unlink_batch(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+
+    if (batch->previous != NULL) {
+        batch->previous->next = batch->next;
+    } else {
+        remote->batches = batch->next;
+    }
+    if (batch->next != NULL) {
+        batch->next->previous = batch->previous;
+    }
+    remote->starved -= batch->starved;
+    batch->starved = false;
+}
+
+static void
+conclude_batch(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+
+    yb_loop_disarm(remote->worker->loop, &batch->timer);
+    unlink_batch(batch);
+    batch->took_ns = now_of(remote) - batch->began_ns;
+    yb_transfer_batch_ended(batch);
+    yb_remote_check_gone(remote);
+}
+
+static void
+on_notified(struct yb_call *call)
+{
+    struct yb_batch *batch = call->owner;
+
+    batch->notifying = false;
+    if (call->status != YB_OK) {
+        batch->status = call->status;
+        batch->in_doubt = batch->in_doubt || call->status == YB_IN_DOUBT;
+    }
+    conclude_batch(batch);
+}
+
+/* All items are applied: tell the peer's program. Returns false if that cannot even begin. */
+static bool
+notify(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+    enum yb_status status;
+
+    batch->notify_call = (struct yb_call){
+        .type = YB_WIRE_TRANSFER_TYPE_NOTIFY,
+        .class = (enum yb_class)batch->options.work_class,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = batch->deadline_ns,
+        .operation = atomic_fetch_add(&remote->engine->operations, 1) + 1,
+        .trace_id = batch->options.trace_id,
+        .parent_span = batch->options.parent_span,
+        .body = batch->notify,
+        .body_bytes = batch->options.notify_bytes,
+        .done = on_notified,
+        .owner = batch,
+    };
+    status = yb_peer_call(remote->control, &batch->notify_call);
+    if (status != YB_OK) {
+        batch->status = status;
+        return false;
+    }
+    batch->notifying = true;
+    return true;
+}
+
+/* Is a batch at its end? */
+static void
+check_batch(struct yb_batch *batch)
+{
+    if (atomic_load(&batch->ended) < batch->count || batch->slices != NULL || batch->notifying ||
+        batch->holds > 0) {
+        return;
+    }
+    if (batch->options.notify != NULL && batch->status == YB_OK && !batch->remote->closing &&
+        notify(batch)) {
+        return;
+    }
+    conclude_batch(batch);
+}
+
+/* Fail what was not planned yet. */
+static void
+fail_rest(struct yb_batch *batch, enum yb_status why)
+{
+    struct yb_slice_end end = {.status = why};
+
+    for (; batch->cursor.item < batch->count; batch->cursor.item++) {
+        const struct yb_plan_item *plan = &batch->items[batch->cursor.item];
+        uint64_t left = plan->item.length - batch->cursor.done;
+
+        if (!plan->skip && left > 0) {
+            account(batch, batch->cursor.item, left, end, 0);
+        }
+        batch->cursor.done = 0;
+    }
+    batch->exhausted = true;
+}
+
+void
+yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why)
+{
+    struct yb_remote *remote = batch->remote;
+    struct yb_slice *next;
+
+    if (batch->stopped != YB_OK) {
+        return;
+    }
+    batch->stopped = why;
+    batch->holds++; /* Not to end below, while its slices are walked over. */
+    fail_rest(batch, why);
+    for (struct yb_slice *slice = batch->slices; slice != NULL; slice = next) {
+        next = slice->next;
+        switch (slice->state) {
+        case YB_SLICE_QUEUED:
+            yb_fair_remove(&remote->queue, &slice->queue);
+            end_slice(slice, (struct yb_slice_end){.status = why}, 0);
+            break;
+        case YB_SLICE_DELAYED:
+            yb_loop_disarm(remote->worker->loop, &slice->timer);
+            end_slice(slice, (struct yb_slice_end){.status = why}, 0);
+            break;
+        case YB_SLICE_FLYING: slice->path->ops->cancel(slice->path, slice); break;
+        default: break; /* Comes back by itself and sees `stopped`. */
+        }
+    }
+    if (batch->notifying) {
+        yb_peer_cancel(remote->control, &batch->notify_call);
+    }
+    batch->holds--;
+    check_batch(batch);
+}
+
+static void
+on_batch_timer(struct yb_timer *timer)
+{
+    yb_remote_stop_batch((struct yb_batch *)((uint8_t *)timer - offsetof(struct yb_batch, timer)),
+                         YB_TIMED_OUT);
+}
+
+/* Judge every item by itself; empty and impossible ones end here (T4 of transfer.h). */
+static void
+judge_items(struct yb_remote *remote, struct yb_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct yb_plan_item *plan = &batch->items[i];
+        enum yb_status status = yb_plan_check(&plan->item);
+
+        plan->skip = status != YB_OK || plan->item.length == 0;
+        if (plan->skip) {
+            end_item(batch, i, yb_batch_word(status, false, 0));
+            continue;
+        }
+        batch->states[i].left = plan->item.length;
+        plan->place = yb_memory_probe(remote->engine->memory, plan->item.local);
+        if (plan->place.kind == YB_MEMORY_HOST) {
+            plan->place.index = 0; /* Nodes do not keep fragments apart. */
+        }
+    }
+}
+
+void
+yb_remote_start_batch(struct yb_remote *remote, struct yb_batch *batch)
+{
+    batch->remote = remote;
+    batch->previous = NULL;
+    batch->next = remote->batches;
+    if (remote->batches != NULL) {
+        remote->batches->previous = batch;
+    }
+    remote->batches = batch;
+    yb_timer_init(&batch->timer, on_batch_timer);
+    yb_loop_arm(remote->worker->loop, &batch->timer, batch->deadline_ns);
+    batch->holds++;
+    judge_items(remote, batch);
+    if (remote->closing) {
+        yb_remote_stop_batch(batch, YB_CLOSED);
+    } else {
+        feed(batch);
+        dispatch(remote);
+    }
+    batch->holds--;
+    check_batch(batch);
+}
+
+/* ---- the remote ----------------------------------------------------------------------------- */
+
+enum yb_status
+yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
+                 const struct yb_address_list *addresses, struct yb_remote **remote_out)
+{
+    static const struct yb_id anybody;
+    const struct yb_fair_options fair = {
+        .cost_bytes_max = YB_SLICE_BYTES,
+        .share_permille = {0, SHARE_THROUGHPUT, SHARE_BACKGROUND},
+    };
+    struct yb_remote *remote = calloc(1, sizeof(*remote));
+    enum yb_status status;
+
+    if (remote == NULL) {
+        return YB_NO_MEMORY;
+    }
+    remote->magic = YB_REMOTE_MAGIC;
+    remote->engine = worker->engine;
+    remote->worker = worker;
+    remote->handle = handle;
+    remote->addresses = *addresses;
+    remote->dispatch_task.run = run_dispatch;
+    status = yb_fair_init(&remote->queue, &fair);
+    YB_ASSERT(status == YB_OK);
+    status = yb_peer_create(worker->net, addresses, anybody, &remote->control);
+    if (status != YB_OK) {
+        yb_fair_fini(&remote->queue);
+        free(remote);
+        return status;
+    }
+    remote->next = worker->remotes;
+    worker->remotes = remote;
+    for (uint32_t i = 0, k = 0; yb_path_table[i] != NULL; i++) {
+        YB_ASSERT(k < YB_REMOTE_PATHS_MAX);
+        if ((worker->engine->options.paths & yb_path_table[i]->bit) != 0 &&
+            yb_path_table[i]->open(remote, &remote->paths[k]) == YB_OK) {
+            remote->paths_open++;
+            k++;
+        }
+    }
+    *remote_out = remote;
+    return YB_OK;
+}
+
+void
+yb_remote_check_gone(struct yb_remote *remote)
+{
+    struct yb_remote **link = &remote->worker->remotes;
+
+    if (!remote->closing || remote->paths_open > 0 || remote->batches != NULL ||
+        remote->references > 0) {
+        return;
+    }
+    while (*link != remote) {
+        link = &(*link)->next;
+    }
+    *link = remote->next;
+    yb_loop_undefer(remote->worker->loop, &remote->dispatch_task);
+    yb_fair_fini(&remote->queue);
+    remote->magic = 0;
+    free(remote);
+}
+
+void
+yb_remote_path_closed(struct yb_path *path)
+{
+    struct yb_remote *remote = path->remote;
+
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX; i++) {
+        if (remote->paths[i] == path) {
+            remote->paths[i] = NULL;
+        }
+    }
+    remote->paths_open--;
+    yb_remote_check_gone(remote);
+}
+
+void
+yb_remote_close(struct yb_remote *remote)
+{
+    struct yb_batch *next;
+    struct yb_path *paths[YB_REMOTE_PATHS_MAX];
+
+    if (remote->closing) {
+        return;
+    }
+    remote->closing = true;
+    remote->references++;
+    for (struct yb_batch *batch = remote->batches; batch != NULL; batch = next) {
+        next = batch->next;
+        yb_remote_stop_batch(batch, YB_CLOSED);
+    }
+    memcpy(paths, remote->paths, sizeof(paths));
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX; i++) {
+        if (paths[i] != NULL) {
+            paths[i]->ops->close(paths[i]);
+        }
+    }
+    yb_peer_destroy(&remote->control);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+/* ---- quiet everywhere ------------------------------------------------------------------------ */
+
+struct quieting {
+    struct yb_remote *remote;
+    uint32_t left;
+    enum yb_status status;
+    void (*done)(void *owner, enum yb_status status);
+    void *owner;
+};
+
+static void
+on_path_quiet(void *owner, enum yb_status status)
+{
+    struct quieting *quieting = owner;
+    struct yb_remote *remote = quieting->remote;
+
+    quieting->status = quieting->status == YB_OK ? status : quieting->status;
+    if (--quieting->left > 0) {
+        return;
+    }
+    quieting->done(quieting->owner, quieting->status);
+    free(quieting);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+void
+yb_remote_quiesce(struct yb_remote *remote, uint64_t deadline_ns,
+                  void (*done)(void *owner, enum yb_status status), void *owner)
+{
+    struct quieting *quieting = calloc(1, sizeof(*quieting));
+
+    if (quieting == NULL) {
+        done(owner, YB_NO_MEMORY);
+        return;
+    }
+    quieting->remote = remote;
+    quieting->done = done;
+    quieting->owner = owner;
+    quieting->left = 1;
+    remote->references++;
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX; i++) {
+        if (remote->paths[i] != NULL) {
+            quieting->left++;
+            remote->paths[i]->ops->quiesce(remote->paths[i], deadline_ns, on_path_quiet, quieting);
+        }
+    }
+    on_path_quiet(quieting, YB_OK);
+}

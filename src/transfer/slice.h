@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slice.h -- the piece of a batch that moves as one.
+ *
+ * A batch is cut into slices by plan.h: consecutive items of one direction, large
+ * ones cut, small ones together, at most YB_SLICE_BYTES and YB_SLICE_FRAGMENTS. A
+ * slice is what is queued by class, what a path carries, and what is tried again.
+ *
+ *     FREE --plan--> QUEUED --> [COPYING_OUT] --> FLYING --> [COPYING_IN] --> FREE
+ *                      ^                            |
+ *                      +--- DELAYED or QUIETING ----+      again, or another way
+ *
+ *     COPYING_: between device memory and its staging slice; DELAYED: the target had no
+ *     room; QUIETING: until the path that failed can deliver nothing any more
+ *
+ * Threads   The worker of its peer.
+ */
+#ifndef YB_TRANSFER_SLICE_H
+#define YB_TRANSFER_SLICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "base/fair.h"
+#include "memory/memory_type.h"
+#include "net/call.h"
+#include "yuebing/transfer.h"
+
+#define YB_SLICE_BYTES     (256u * 1024u)
+#define YB_SLICE_FRAGMENTS 64u
+
+/* One contiguous piece at both ends. */
+struct yb_fragment {
+    uint32_t item; /* Index in the batch. */
+    uint32_t reserved;
+    uint8_t *local; /* As the caller named it; device memory too. */
+    uint64_t length;
+    uint64_t region; /* Of the peer, or YB_TRANSFER_BY_ADDRESS. */
+    uint64_t remote_offset;
+    enum yb_status status; /* Set by the path: this fragment's own outcome. */
+};
+
+struct yb_batch;
+struct yb_remote;
+struct yb_path;
+
+enum yb_slice_state {
+    YB_SLICE_FREE,
+    YB_SLICE_QUEUED,
+    YB_SLICE_COPYING_OUT,
+    YB_SLICE_FLYING,
+    YB_SLICE_QUIETING,
+    YB_SLICE_DELAYED,
+    YB_SLICE_COPYING_IN,
+};
+
+struct yb_slice {
+    struct yb_fair_item queue; /* In its peer's queue: class, deadline, cost. */
+    struct yb_slice *next;     /* Free list; the batch's slices. */
+    struct yb_slice *previous;
+    enum yb_slice_state state;
+    struct yb_batch *batch;
+    struct yb_remote *remote;
+    struct yb_path *path; /* Who carries it. */
+    uint32_t op;          /* enum yb_transfer_op */
+    uint32_t count;
+    uint64_t bytes;
+    uint64_t deadline_ns;
+    uint32_t avoid;               /* Bits of paths that have failed it. */
+    bool staged;                  /* The staging slice holds the bytes to write. */
+    struct yb_timer timer;        /* DELAYED. */
+    struct yb_memory_place place; /* Of the local memory: all fragments' the same. */
+    struct yb_fragment fragments[YB_SLICE_FRAGMENTS];
+
+    /* For the paths, while FLYING. */
+    uint8_t *staging; /* Page-locked host memory that stands for device memory. */
+    uint32_t copies;  /* Between the two, under way. */
+    enum yb_status copy_status;
+    uint32_t iov_count;
+    struct iovec iov[YB_SLICE_FRAGMENTS]; /* The local bytes, in host memory. */
+    uint8_t body[32 + 24 * YB_SLICE_FRAGMENTS];
+    uint8_t reply[8 + 8 * YB_SLICE_FRAGMENTS];
+    struct yb_call call;
+    struct yb_memory_copy copy[YB_SLICE_FRAGMENTS];
+};
+
+/* How a slice came back from a path. */
+struct yb_slice_end {
+    enum yb_status status; /* OK: applied, but for fragments with a status of their own. */
+    bool in_doubt;         /* A write that may have landed, or may still land. */
+    bool path_failed; /* Not the slice's fault: another path may do it, once this one is quiet. */
+};
+
+#endif /* YB_TRANSFER_SLICE_H */
