@@ -76,11 +76,53 @@ aborted(void *owner, struct yb_request *request)
     service->aborted++;
 }
 
-/* What a reply with data lends until it is sent. */
+/* What a reply with data lends until it is sent, and where data of its own request goes. */
 struct loan {
     struct service *service;
+    struct loan *next;
+    uint8_t *memory;
+    size_t bytes;
     struct iovec iov[DUO_IOV_MAX];
 };
+
+static struct loan *
+loan_take(struct service *service, size_t bytes)
+{
+    struct loan *loan = service->loans;
+
+    if (loan != NULL) {
+        service->loans = loan->next;
+    } else {
+        loan = calloc(1, sizeof(*loan));
+        assert_non_null(loan);
+    }
+    if (loan->bytes < bytes) {
+        loan->memory = realloc(loan->memory, bytes);
+        loan->bytes = bytes;
+        assert_non_null(loan->memory);
+    }
+    loan->service = service;
+    return loan;
+}
+
+static void
+loan_give(struct loan *loan)
+{
+    loan->next = loan->service->loans;
+    loan->service->loans = loan;
+}
+
+static void
+loans_free(struct service *service)
+{
+    while (service->loans != NULL) {
+        struct loan *loan = service->loans;
+
+        service->loans = loan->next;
+        free(loan->memory);
+        free(loan);
+    }
+}
 
 static void
 released(struct yb_request *request)
@@ -88,7 +130,7 @@ released(struct yb_request *request)
     struct loan *loan = request->context;
 
     loan->service->released++;
-    free(loan);
+    loan_give(loan);
 }
 
 static void
@@ -104,11 +146,9 @@ static void
 reply_with_data(struct service *service, struct yb_request *request, uint64_t bytes,
                 uint32_t vectors, uint32_t body_bytes)
 {
-    struct loan *loan = malloc(sizeof(*loan));
+    struct loan *loan = loan_take(service, 0);
     uint8_t body[64];
 
-    assert_non_null(loan);
-    loan->service = service;
     service->handled++;
     memset(body, 0xb0, sizeof(body));
     duo_cut(loan->iov, vectors, service->memory, bytes, vectors + 7);
@@ -132,7 +172,43 @@ handle_load(void *owner, struct yb_request *request)
 static void
 handle_swap(void *owner, struct yb_request *request)
 {
-    reply_with_data(owner, request, request->data_bytes, 3, 0);
+    struct service *service = owner;
+    struct loan *loan = request->context;
+
+    service->handled++;
+    service->replied_data++;
+    if (loan == NULL) { /* Nothing came. */
+        loan = loan_take(service, 0);
+        request->context = loan;
+    }
+    duo_cut(loan->iov, 3, loan->memory, request->data_bytes, 3);
+    request->released = released;
+    yb_request_reply(request, YB_OK, NULL, 0, loan->iov, 3);
+}
+
+static enum yb_status
+place_swap(void *owner, struct yb_request *request, const struct iovec **iov_out,
+           uint32_t *count_out)
+{
+    struct loan *loan = loan_take(owner, request->data_bytes);
+    uint32_t vectors = 1;
+
+    if (request->body_bytes >= sizeof(vectors)) {
+        memcpy(&vectors, request->body, sizeof(vectors));
+        vectors = vectors >= 1 && vectors <= DUO_IOV_MAX ? vectors : 1;
+    }
+    duo_cut(loan->iov, vectors, loan->memory, request->data_bytes, vectors);
+    request->context = loan;
+    *iov_out = loan->iov;
+    *count_out = vectors;
+    return YB_OK;
+}
+
+static void
+aborted_swap(void *owner, struct yb_request *request)
+{
+    loan_give(request->context);
+    aborted(owner, request);
 }
 
 static void
@@ -164,6 +240,9 @@ handle_add(void *owner, struct yb_request *request)
 
     service->handled++;
     service->sum++;
+    if (request->operation < DUO_OPERATIONS) {
+        service->ran[request->operation]++;
+    }
     yb_request_reply(request, YB_OK, &service->sum, sizeof(service->sum), NULL, 0);
 }
 
@@ -188,7 +267,7 @@ handle_busy_add(void *owner, struct yb_request *request)
 static const struct yb_method methods[] = {
     METHOD(DUO_STORE, handle_store, .place = place, .abort = aborted),
     METHOD(DUO_LOAD, handle_load, ),
-    METHOD(DUO_SWAP, handle_swap, .place = place, .abort = aborted),
+    METHOD(DUO_SWAP, handle_swap, .place = place_swap, .abort = aborted_swap),
     METHOD(DUO_HOLD, handle_hold, .place = place, .abort = aborted),
     METHOD(DUO_ADD, handle_add, .mutates = true),
     METHOD(DUO_HOLD_ADD, handle_hold, .mutates = true),
@@ -450,6 +529,7 @@ duo_fini(struct duo *duo)
         }
     }
     free(duo->service.memory);
+    loans_free(&duo->service);
 }
 
 void

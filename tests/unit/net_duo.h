@@ -20,12 +20,13 @@
 #include "net/server.h"
 #include "net/sim.h"
 
-#define DUO_PORT      7000
-#define DUO_HELD_MAX  256u
-#define DUO_IOV_MAX   512u
-#define DUO_REAL_S    30 /* Only something broken takes so long ... */
-#define DUO_VIRTUAL_S 3000
-#define DUO_SECRET    "secret 0123456789abcdef0123456789abcdef\n"
+#define DUO_PORT       7000
+#define DUO_HELD_MAX   256u
+#define DUO_IOV_MAX    512u
+#define DUO_OPERATIONS 8192u
+#define DUO_REAL_S     30 /* Only something broken takes so long ... */
+#define DUO_VIRTUAL_S  3000
+#define DUO_SECRET     "secret 0123456789abcdef0123456789abcdef\n"
 
 enum side { CLIENT, SERVER };
 
@@ -64,6 +65,8 @@ struct service {
     uint32_t replied_data;
     uint32_t released;
     uint32_t busy_said;
+    uint8_t ran[DUO_OPERATIONS]; /* How often each operation was run. */
+    struct loan *loans;          /* Free ones; owned. */
 };
 
 struct duo {

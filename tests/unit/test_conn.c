@@ -148,7 +148,6 @@ test_conn__requests_with_data_follow_each_other_without_waiting(void **state)
 
     open_mode(&duo, state);
     duo_start(&duo);
-    /* A swap's data stays in the service's one memory until its reply was sent; so loads. */
     service_room(&duo.service, MIB);
     io_pattern(duo.service.memory, MIB, 77);
     for (uint32_t i = 0; i < COUNT; i++) {
