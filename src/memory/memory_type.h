@@ -139,7 +139,8 @@ uint32_t yb_memory_staging_bytes(const struct yb_memory_queue *queue); /* Of a s
  *
  * Fails with AGAIN (YB_MEMORY_COPIES_MAX are in flight: poll), INVALID (no byte, or both sides
  * host memory), UNSUPPORTED (no such kind or device here), FAULT (the driver does not know the
- * device memory), NO_MEMORY, IO (the driver's) or CLOSED (from a `done` that destroy runs); then neither side is touched any more. */
+ * device memory), NO_MEMORY, IO (the driver's) or CLOSED (from a `done` that destroy runs); then
+ * neither side is touched any more. */
 YB_CHECKED enum yb_status yb_memory_copy_start(struct yb_memory_queue *queue,
                                                struct yb_memory_copy *copy);
 #define YB_MEMORY_COPIES_MAX 256u

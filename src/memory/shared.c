@@ -160,7 +160,7 @@ fill(int fd, void *base, uint64_t bytes)
 static bool
 seal(int fd, bool lend_writable, bool *write_sealed_out)
 {
-    /* A call of its own: an older kernel refuses all of a call with a seal that it does not know. */
+    /* A call of its own: an older kernel refuses a call with a seal that it does not know. */
     *write_sealed_out = !lend_writable && fcntl(fd, F_ADD_SEALS, SEAL_FUTURE_WRITE) == 0;
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
 }

@@ -139,12 +139,11 @@ start_driver(struct yb_memory_driver *driver, char *why_out, uint32_t why_bytes)
     return true;
 }
 
-static enum yb_status
-cuda_find(struct yb_memory_driver **driver_out, char *why_out, uint32_t why_bytes)
+/* Load the library and look all functions up; NULL with the sentence if that cannot be. */
+static void *
+load(struct cuda_api *api, char *why_out, uint32_t why_bytes)
 {
     void *library = dlopen(YB_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    struct yb_memory_driver *driver;
-    enum yb_status status = YB_UNSUPPORTED;
     const char *missing;
 
     if (library == NULL) {
@@ -152,34 +151,36 @@ cuda_find(struct yb_memory_driver **driver_out, char *why_out, uint32_t why_byte
 
         snprintf(why_out, why_bytes, "no CUDA driver: %s",
                  error != NULL ? error : YB_CUDA_LIBRARY " does not load");
-        return YB_UNSUPPORTED;
+        return NULL;
     }
-    driver = calloc(1, sizeof(*driver));
-    if (driver == NULL) {
-        status = YB_NO_MEMORY;
-        goto err_close_library;
-    }
-    missing = look_up(library, &driver->api);
+    missing = look_up(library, api);
     if (missing != NULL) {
         snprintf(why_out, why_bytes,
                  "the CUDA driver is too old: " YB_CUDA_LIBRARY " has no %s; install a newer one",
                  missing);
-        goto err_free_driver;
+        dlclose(library);
+        return NULL;
     }
-    /* From here on the library stays loaded: a driver that was started has threads of its own. */
-    if (!start_driver(driver, why_out, why_bytes)) {
+    return library;
+}
+
+static enum yb_status
+cuda_find(struct yb_memory_driver **driver_out, char *why_out, uint32_t why_bytes)
+{
+    struct yb_memory_driver *driver = calloc(1, sizeof(*driver));
+
+    if (driver == NULL) {
+        return YB_NO_MEMORY;
+    }
+    /* Once loaded the library stays: a driver that was started has threads of its own. */
+    if (load(&driver->api, why_out, why_bytes) == NULL ||
+        !start_driver(driver, why_out, why_bytes)) {
         free(driver);
         return YB_UNSUPPORTED;
     }
     driver->magic = DRIVER_MAGIC;
     *driver_out = driver;
     return YB_OK;
-
-err_free_driver:
-    free(driver);
-err_close_library:
-    dlclose(library);
-    return status;
 }
 
 static void

@@ -44,34 +44,41 @@ typedef struct yb_cuda_event *yb_cuda_event;
 #define YB_CUDA_MEMORY_TYPE_DEVICE   2u
 
 /* clang-format off */
-/*    field              exported name                 parameters */
-#define YB_CUDA_MAP(X)                                                                          \
-    X(init,              "cuInit",                     (unsigned flags))                         \
-    X(driver_version,    "cuDriverGetVersion",         (int *version))                           \
-    X(error_name,        "cuGetErrorName",             (yb_cuda_result error, const char **name)) \
-    X(device_count,      "cuDeviceGetCount",           (int *count))                             \
-    X(device_get,        "cuDeviceGet",                (yb_cuda_device *device, int ordinal))    \
-    X(context_retain,    "cuDevicePrimaryCtxRetain",   (yb_cuda_context *context, yb_cuda_device device)) \
-    X(context_release,   "cuDevicePrimaryCtxRelease_v2", (yb_cuda_device device))                \
-    X(context_set,       "cuCtxSetCurrent",            (yb_cuda_context context))                \
-    X(context_push,      "cuCtxPushCurrent_v2",        (yb_cuda_context context))                \
-    X(context_pop,       "cuCtxPopCurrent_v2",         (yb_cuda_context *context))               \
-    X(pointer_attributes, "cuPointerGetAttributes",    (unsigned count, int *attributes, void **data, yb_cuda_pointer pointer)) \
-    X(mem_alloc,         "cuMemAlloc_v2",              (yb_cuda_pointer *pointer, size_t bytes)) \
-    X(mem_free,          "cuMemFree_v2",               (yb_cuda_pointer pointer))                \
-    X(host_register,     "cuMemHostRegister_v2",       (void *base, size_t bytes, unsigned flags)) \
-    X(host_unregister,   "cuMemHostUnregister",        (void *base))                             \
-    X(stream_create,     "cuStreamCreate",             (yb_cuda_stream *stream, unsigned flags)) \
-    X(stream_destroy,    "cuStreamDestroy_v2",         (yb_cuda_stream stream))                  \
-    X(stream_wait,       "cuStreamSynchronize",        (yb_cuda_stream stream))                  \
-    X(event_create,      "cuEventCreate",              (yb_cuda_event *event, unsigned flags))   \
-    X(event_destroy,     "cuEventDestroy_v2",          (yb_cuda_event event))                    \
-    X(event_record,      "cuEventRecord",              (yb_cuda_event event, yb_cuda_stream stream)) \
-    X(event_query,       "cuEventQuery",               (yb_cuda_event event))                    \
-    X(copy_to_device,    "cuMemcpyHtoDAsync_v2",       (yb_cuda_pointer to, const void *from, size_t bytes, yb_cuda_stream stream)) \
-    X(copy_to_host,      "cuMemcpyDtoHAsync_v2",       (void *to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream)) \
-    X(copy_inside,       "cuMemcpyDtoDAsync_v2",       (yb_cuda_pointer to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream)) \
-    X(copy_across,       "cuMemcpyPeerAsync",          (yb_cuda_pointer to, yb_cuda_context to_context, yb_cuda_pointer from, yb_cuda_context from_context, size_t bytes, yb_cuda_stream stream))
+/* field, exported name, parameters */
+#define YB_CUDA_MAP(X)                                                                            \
+    X(init, "cuInit", (unsigned flags))                                                           \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                       \
+    X(error_name, "cuGetErrorName", (yb_cuda_result error, const char **name))                    \
+    X(device_count, "cuDeviceGetCount", (int *count))                                             \
+    X(device_get, "cuDeviceGet", (yb_cuda_device *device, int ordinal))                           \
+    X(context_retain, "cuDevicePrimaryCtxRetain",                                                 \
+      (yb_cuda_context *context, yb_cuda_device device))                                          \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (yb_cuda_device device))                   \
+    X(context_set, "cuCtxSetCurrent", (yb_cuda_context context))                                  \
+    X(context_push, "cuCtxPushCurrent_v2", (yb_cuda_context context))                             \
+    X(context_pop, "cuCtxPopCurrent_v2", (yb_cuda_context *context))                              \
+    X(pointer_attributes, "cuPointerGetAttributes",                                               \
+      (unsigned count, int *attributes, void **data, yb_cuda_pointer pointer))                    \
+    X(mem_alloc, "cuMemAlloc_v2", (yb_cuda_pointer *pointer, size_t bytes))                       \
+    X(mem_free, "cuMemFree_v2", (yb_cuda_pointer pointer))                                        \
+    X(host_register, "cuMemHostRegister_v2", (void *base, size_t bytes, unsigned flags))          \
+    X(host_unregister, "cuMemHostUnregister", (void *base))                                       \
+    X(stream_create, "cuStreamCreate", (yb_cuda_stream *stream, unsigned flags))                  \
+    X(stream_destroy, "cuStreamDestroy_v2", (yb_cuda_stream stream))                              \
+    X(stream_wait, "cuStreamSynchronize", (yb_cuda_stream stream))                                \
+    X(event_create, "cuEventCreate", (yb_cuda_event *event, unsigned flags))                      \
+    X(event_destroy, "cuEventDestroy_v2", (yb_cuda_event event))                                  \
+    X(event_record, "cuEventRecord", (yb_cuda_event event, yb_cuda_stream stream))                \
+    X(event_query, "cuEventQuery", (yb_cuda_event event))                                         \
+    X(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                     \
+      (yb_cuda_pointer to, const void *from, size_t bytes, yb_cuda_stream stream))                \
+    X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                       \
+      (void *to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream))                      \
+    X(copy_inside, "cuMemcpyDtoDAsync_v2",                                                        \
+      (yb_cuda_pointer to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream))            \
+    X(copy_across, "cuMemcpyPeerAsync",                                                           \
+      (yb_cuda_pointer to, yb_cuda_context to_context, yb_cuda_pointer from,                      \
+       yb_cuda_context from_context, size_t bytes, yb_cuda_stream stream))
 /* clang-format on */
 
 #endif /* YB_MEMORY_DEVICE_CUDA_H */
