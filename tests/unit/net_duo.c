@@ -96,9 +96,9 @@ loan_take(struct service *service, size_t bytes)
         loan = calloc(1, sizeof(*loan));
         assert_non_null(loan);
     }
-    if (loan->bytes < bytes) {
-        loan->memory = realloc(loan->memory, bytes);
-        loan->bytes = bytes;
+    if (loan->bytes <= bytes) { /* One more than asked: an address even for nothing. */
+        loan->memory = realloc(loan->memory, bytes + 1);
+        loan->bytes = bytes + 1;
         assert_non_null(loan->memory);
     }
     loan->service = service;
