@@ -31,7 +31,8 @@ import traceback
 PROGRAM = os.environ["YUEBING"]
 LONG = os.environ.get("YUEBING_TEST_LONG", "") not in ("", "0")
 SLOWER = int(os.environ.get("YUEBING_SLOWER", "1"))  # Than a plain build, with a sanitizer.
-DEADLINE_S = 30.0  # For what normally takes milliseconds; sanitizers and busy machines are slow.
+# For what normally takes milliseconds: sanitizers and busy machines are slow.
+DEADLINE_S = 10.0 * SLOWER
 
 _cases = []
 
