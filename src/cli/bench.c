@@ -38,20 +38,38 @@ struct row {
     enum figure figure;
 };
 
+/* What is sent: {conns, depth, bytes}; the time of a run is filled in. */
+#define ONE                    \
+    {                          \
+        1, 1, MESSAGE_BYTES, 0 \
+    }
+#define MANY                    \
+    {                           \
+        32, 1, MESSAGE_BYTES, 0 \
+    }
+#define BATCH(conns)                       \
+    {                                      \
+        (conns), 1, 128 * MESSAGE_BYTES, 0 \
+    }
+#define PIPE(conns)                    \
+    {                                  \
+        (conns), 128, MESSAGE_BYTES, 0 \
+    }
+
 /* clang-format off */
 static const struct row rows[] = {
-    {"ping-pong p50 us",            {1, 1, MESSAGE_BYTES, 0},       false, false, 1,   FIGURE_P50_US},
-    {"ping-pong p99 us",            {1, 1, MESSAGE_BYTES, 0},       false, false, 1,   FIGURE_P99_US},
-    {"ping-pong p50 us, no polling", {1, 1, MESSAGE_BYTES, 0},      true,  false, 1,   FIGURE_P50_US},
-    {"requests/s",                  {1, 1, MESSAGE_BYTES, 0},       false, false, 1,   FIGURE_PER_SECOND},
-    {"requests/s",                  {32, 1, MESSAGE_BYTES, 0},      false, false, 1,   FIGURE_PER_SECOND},
-    {"items/s, one message a batch", {1, 1, 128 * MESSAGE_BYTES, 0}, false, false, 128, FIGURE_PER_SECOND},
-    {"items/s, one message a batch", {32, 1, 128 * MESSAGE_BYTES, 0}, false, false, 128, FIGURE_PER_SECOND},
+    {"ping-pong p50 us",             ONE,       false, false, 1,   FIGURE_P50_US},
+    {"ping-pong p99 us",             ONE,       false, false, 1,   FIGURE_P99_US},
+    {"ping-pong p50 us, no polling", ONE,       true,  false, 1,   FIGURE_P50_US},
+    {"requests/s",                   ONE,       false, false, 1,   FIGURE_PER_SECOND},
+    {"requests/s",                   MANY,      false, false, 1,   FIGURE_PER_SECOND},
+    {"items/s, one message a batch", BATCH(1),  false, false, 128, FIGURE_PER_SECOND},
+    {"items/s, one message a batch", BATCH(32), false, false, 128, FIGURE_PER_SECOND},
     /* Each request has its own header and answer; the bare side sends the same payload as one
      * blob and tells nothing apart, which no protocol can. For orientation. */
-    {"requests/s, pipelined",       {1, 128, MESSAGE_BYTES, 0},     false, false, 128, FIGURE_PER_SECOND},
-    {"requests/s, pipelined",       {32, 128, MESSAGE_BYTES, 0},    false, false, 128, FIGURE_PER_SECOND},
-    {"handshakes/s, with secret",   {1, 1, MESSAGE_BYTES, 0},       false, true,  1,   FIGURE_PER_SECOND},
+    {"requests/s, pipelined",        PIPE(1),   false, false, 128, FIGURE_PER_SECOND},
+    {"requests/s, pipelined",        PIPE(32),  false, false, 128, FIGURE_PER_SECOND},
+    {"handshakes/s, with secret",    ONE,       false, true,  1,   FIGURE_PER_SECOND},
 };
 /* clang-format on */
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

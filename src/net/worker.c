@@ -17,7 +17,7 @@ struct yb_worker {
     struct yb_worker_options options;
     pthread_t thread;
     sem_t ready;
-    sem_t leave; /* Posted when nobody outside touches the loop any more. */
+    sem_t leave;           /* Posted when nobody outside touches the loop any more. */
     enum yb_status status; /* Of starting; read after `ready`. */
     struct yb_loop *loop;
     struct yb_net *net;

@@ -36,6 +36,11 @@ shared() {
     $cc "$source/tests/install/consumer.c" -o "$dest/shared" $(pkg-config --cflags --libs yuebing)
     [ "$(LD_LIBRARY_PATH=$libdir "$dest/shared")" = "yuebing $(pkg-config --modversion yuebing)" ]
 }
+example() {
+    # shellcheck disable=SC2046 # The flags are words.
+    $cc "$source/examples/transfer.c" -o "$dest/example" $(pkg-config --cflags --libs yuebing)
+    LD_LIBRARY_PATH=$libdir "$dest/example" | grep -q ' equal$'
+}
 static() {
     local libs
     libs=$(pkg-config --static --libs yuebing | sed 's/-lyuebing/-l:libyuebing.a/')
@@ -48,6 +53,7 @@ static() {
 }
 passes "every public header is installed" headers_complete
 passes "a program builds and runs against the shared library" shared
+passes "the example of the transfer engine moves its bytes there and back" example
 if find "$dest" -name libyuebing.a | grep -q .; then
     passes "a program builds and runs against the static library" static
 fi
