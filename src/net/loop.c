@@ -264,13 +264,14 @@ yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
 {
     uint64_t now_ns;
     uint64_t next_ns;
+    uint32_t fired;
     uint32_t mails;
 
     YB_ASSERT_OBJ(loop, LOOP_MAGIC);
     loop->counters.turns++;
     loop->now_known = false;
     now_ns = yb_loop_now(loop);
-    (void)yb_timer_wheel_advance(&loop->timers, now_ns);
+    fired = yb_timer_wheel_advance(&loop->timers, now_ns);
     mails = yb_mailbox_run(&loop->mailbox, MAIL_BUDGET);
     run_tasks(loop);
 
@@ -280,7 +281,8 @@ yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
 
         wait_max_ns = until_next < wait_max_ns ? until_next : wait_max_ns;
     }
-    if (mails == MAIL_BUDGET || loop->tasks_head != NULL || atomic_load(&loop->stop)) {
+    /* What a timer or a mail did may be what the caller turns the loop for. */
+    if (fired > 0 || mails > 0 || loop->tasks_head != NULL || atomic_load(&loop->stop)) {
         wait_max_ns = 0;
     }
     if (wait_max_ns == 0) {

@@ -67,7 +67,8 @@ YB_CHECKED enum yb_status yb_loop_create(const struct yb_loop_options *options,
 /* Consume the loop and set it to NULL. Streams, listeners and timers must be gone. */
 void yb_loop_destroy(struct yb_loop **loop);
 
-/* Run one turn; wait at most `wait_max_ns` for something to happen. */
+/* Run one turn; wait at most `wait_max_ns` for something to happen. It does not wait after a timer
+ * or a mail has run: what they did may be what the caller turns the loop for. */
 void yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns);
 
 /* Run turns until yb_loop_stop(). */
