@@ -30,7 +30,9 @@ struct outcome {
 struct walk {
     struct world *world;
     uint32_t fault_weight; /* Of 100 actions. */
-    uint32_t fast_links;
+    bool burst;            /* Calls go where the last one went ... */
+    uint32_t burst_from;
+    struct world_ask burst_ask; /* ... and behind it, on the same lane. */
 };
 
 static uint32_t
@@ -142,6 +144,10 @@ act_call(struct walk *walk)
     uint32_t from = below(walk, world->options.node_count);
     struct world_ask ask = {.to = other_server(walk, from)};
 
+    if (walk->burst) {
+        from = walk->burst_from;
+        ask.to = walk->burst_ask.to;
+    }
     if (ask.to == UINT32_MAX || world->nodes[from].life == NULL) {
         return;
     }
@@ -152,11 +158,20 @@ act_call(struct walk *walk)
     ask.body_bytes = PICK(walk, 0, 0, 0, 100, 5000, 40000);
     ask.data_bytes = below(walk, PICK(walk, 2, 100, 9000, 9000, 200 * 1024));
     ask.deadline_ms = PICK(walk, 1, 3, 20, 100, 400, 1500, 3000, 0);
+    if (ask.deadline_ms == 0 && world->options.replay_records < 100) {
+        ask.deadline_ms = 3000; /* A full memory stays full for longer than this test waits. */
+    }
     ask.delay_us = PICK(walk, 0, 0, 0, 200, 5000, 50000, 700000);
     ask.fail_fast = below(walk, 4) == 0;
     ask.says_again = below(walk, 8) == 0;
     ask.refuses = below(walk, 8) == 0;
     ask.reply_too_small = below(walk, 16) == 0;
+    if (walk->burst) {
+        ask.lane = walk->burst_ask.lane;
+        ask.class = walk->burst_ask.class;
+    }
+    walk->burst_from = from;
+    walk->burst_ask = ask;
     if (ask.kind == WORLD_ADD && below(walk, 8) == 0) {
         const struct world_call *first = world->calls[below(walk, world->call_count + 1) / 2];
 
@@ -255,9 +270,11 @@ act(struct walk *walk)
     } else if (dice > 92) {
         act_cancel(walk);
     } else {
-        uint32_t count = PICK(walk, 1, 1, 2, 8);
+        uint32_t count = PICK(walk, 1, 1, 2, 8, 20);
+        bool together = below(walk, 2) == 0;
 
         for (uint32_t i = 0; i < count; i++) {
+            walk->burst = together && i > 0 && walk->burst_ask.kind != 0;
             act_call(walk);
         }
     }

@@ -301,6 +301,20 @@ world_crash(struct world *world, uint32_t number, enum yb_sim_death how)
 }
 
 static void
+job_goaway(struct world_life *life, struct world_call *call)
+{
+    (void)call;
+    yb_net_drain(life->net);
+}
+
+void
+world_goaway(struct world *world, uint32_t number)
+{
+    WORLD_CHECK(world, world->nodes[number].life != NULL);
+    post_job(world->nodes[number].life, job_goaway, NULL);
+}
+
+static void
 job_drain(struct world_life *life, struct world_call *call)
 {
     (void)call;

@@ -230,6 +230,9 @@ uint32_t world_applied(const struct world_call *call);
 void world_start(struct world *world, uint32_t node);
 void world_crash(struct world *world, uint32_t node, enum yb_sim_death how);
 
+/* Tell every peer to go away from its present connections. */
+void world_goaway(struct world *world, uint32_t node);
+
 /* Stop listening and tell every peer to go away; world_stop() ends it. */
 void world_drain(struct world *world, uint32_t node);
 void world_stop(struct world *world, uint32_t node);

@@ -359,6 +359,29 @@ test_net__going_away_under_load_loses_nothing(void **state)
     world_destroy(&world);
 }
 
+/* The old connection dies unheard, when the lane has long been open again. */
+static void
+test_net__a_call_lost_on_an_old_connection_goes_on_the_new_one(void **state)
+{
+    struct world *world = pair();
+    struct world_ask ask = {.kind = WORLD_GET, .delay_us = 300000};
+    struct world_call *call;
+
+    (void)state;
+    connect_lanes(world);
+    call = world_call(world, CLIENT, &ask); /* It has no deadline of its own. */
+    world_run_ms(world, 20);
+    world_goaway(world, SERVER);
+    world_run_ms(world, 20);
+    (void)yb_sim_black_hole(world->sim, NULL, NULL);
+    ask.delay_us = 0;
+    assert_ok(world_call_and_wait(world, CLIENT, &ask));
+    assert_false(world_is_done(call));
+    assert_true(world_run_until_done(world, 10000));
+    assert_ok(call);
+    world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -376,6 +399,7 @@ main(void)
         cmocka_unit_test(test_net__clocks_that_differ_leave_a_deadline_as_long_as_it_is),
         cmocka_unit_test(test_net__a_deadline_on_the_wire_is_what_remains),
         cmocka_unit_test(test_net__going_away_under_load_loses_nothing),
+        cmocka_unit_test(test_net__a_call_lost_on_an_old_connection_goes_on_the_new_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
