@@ -398,10 +398,12 @@ test_memory_type__failures_reach_their_copy_only_and_leave_it_quiet(void **state
     bench->set("fail_start", 1);
     assert_int_equal(start(bench, &outcomes[0], base, device0, bytes, host, 4096), YB_IO);
     bench->set("fail_record", 1);
+    bench->set("hold", 1);
     assert_int_equal(start(bench, &outcomes[0], base, device0, bytes, host, 4096), YB_IO);
     assert_int_equal(yb_memory_pending(bench->queue), 0);
     /* Its event was refused, but the copy had been started: it ended before start returned. */
     bytes[0]++;
+    bench->set("hold", 0);
     move(bench, back, host, base, device0, 4096);
     bytes[0]--;
     assert_memory_equal(back, bytes, 4096);

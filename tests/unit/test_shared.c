@@ -18,6 +18,10 @@
 
 #include "memory/shared.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 #define ODD_BYTES ((1u << 20) + 7)
 
 static struct yb_shared *
@@ -72,6 +76,19 @@ test_shared__an_odd_size_is_whole_pages_zeroed_allocated_and_sealed(void **state
     assert_null(shared);
 }
 
+/* Make a memfd as a hostile or careless peer would. */
+static int
+forged(uint64_t size, int seals, bool allocate)
+{
+    int fd = memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    assert_true(!allocate || fallocate(fd, 0, 0, (off_t)size) == 0);
+    assert_true(seals == 0 || fcntl(fd, F_ADD_SEALS, seals) == 0);
+    return fd;
+}
+
 static void
 test_shared__a_readers_descriptor_gives_no_way_to_write(void **state)
 {
@@ -81,6 +98,7 @@ test_shared__a_readers_descriptor_gives_no_way_to_write(void **state)
     int fd = descriptor_of(shared, false);
     char path[64];
     char why[256] = "";
+    int kernel;
     int again;
 
     (void)state;
@@ -98,6 +116,9 @@ test_shared__a_readers_descriptor_gives_no_way_to_write(void **state)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     again = open(path, O_RDWR | O_CLOEXEC);
     assert_true(again >= 0 || errno == EACCES);
+    kernel = forged(4096, 0, false);
+    assert_int_equal(info.write_sealed, fcntl(kernel, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+    close(kernel);
     assert_true(info.write_sealed || geteuid() != 0);
     if (again >= 0) {
         assert_int_equal(write(again, "x", 1), -1);
@@ -220,19 +241,6 @@ test_shared__a_lent_descriptor_writes_what_the_owner_reads(void **state)
     yb_shared_detach(&view);
     close(fd);
     yb_shared_destroy(&shared);
-}
-
-/* Make a memfd as a hostile or careless peer would. */
-static int
-forged(uint64_t size, int seals, bool allocate)
-{
-    int fd = memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, (off_t)size), 0);
-    assert_true(!allocate || fallocate(fd, 0, 0, (off_t)size) == 0);
-    assert_true(seals == 0 || fcntl(fd, F_ADD_SEALS, seals) == 0);
-    return fd;
 }
 
 static void
