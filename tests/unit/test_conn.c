@@ -317,6 +317,7 @@ test_conn__a_drain_ends_when_everything_was_answered(void **state)
     struct duo duo;
 
     open_mode(&duo, state);
+    duo.link.window_bytes = 16 * 1024; /* The last bytes have to wait. */
     duo_start(&duo);
     service_room(&duo.service, 3 * MIB);
     io_pattern(duo.service.memory, 3 * MIB, 78);

@@ -15,7 +15,8 @@
 
 struct job {
     struct yb_helper_job base;
-    sem_t *gate; /* NULL: do not wait. */
+    sem_t *begun; /* Posted when the work begins; NULL: not wanted. */
+    sem_t *gate;  /* NULL: do not wait. */
     pthread_t worked_on;
     pthread_t done_on;
     uint32_t worked;
@@ -27,6 +28,9 @@ work(struct yb_helper_job *base)
 {
     struct job *job = (struct job *)base;
 
+    if (job->begun != NULL) {
+        assert_int_equal(sem_post(job->begun), 0);
+    }
     if (job->gate != NULL) {
         assert_int_equal(sem_wait(job->gate), 0);
     }
@@ -106,38 +110,35 @@ test_helper__a_full_queue_says_again_and_takes_more_once_there_is_room(void **st
     struct yb_loop *loop = loop_create();
     struct yb_helper_pool *pool = pool_create(1, 2);
     struct job jobs[4];
-    uint32_t taken = 0;
+    sem_t begun;
     sem_t gate;
 
     (void)state;
+    assert_int_equal(sem_init(&begun, 0, 0), 0);
     assert_int_equal(sem_init(&gate, 0, 0), 0);
     for (uint32_t i = 0; i < 4; i++) {
         job_init(&jobs[i], &gate);
     }
-    /* One may be with the helper already, two wait: at most three of four are taken. */
-    for (uint32_t i = 0; i < 4; i++) {
-        enum yb_status status = yb_helper_submit(pool, loop, &jobs[i].base);
-
-        assert_true(status == YB_OK || (status == YB_AGAIN && i >= 2));
-        if (status != YB_OK) {
-            break;
-        }
-        taken++;
-    }
-    assert_true(taken == 2 || taken == 3);
+    jobs[0].begun = &begun;
+    assert_int_equal(yb_helper_submit(pool, loop, &jobs[0].base), YB_OK);
+    assert_int_equal(sem_wait(&begun), 0); /* The helper has it, and no other. */
+    assert_int_equal(yb_helper_submit(pool, loop, &jobs[1].base), YB_OK);
+    assert_int_equal(yb_helper_submit(pool, loop, &jobs[2].base), YB_OK);
+    assert_int_equal(yb_helper_submit(pool, loop, &jobs[3].base), YB_AGAIN);
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(sem_post(&gate), 0);
     }
-    while (jobs[taken - 1].done == 0) {
+    while (jobs[2].done == 0) {
         yb_loop_turn(loop, YB_NS_PER_MS);
     }
-    assert_int_equal(jobs[taken].worked, 0); /* Refused means that it never runs. */
-    assert_int_equal(yb_helper_submit(pool, loop, &jobs[taken].base), YB_OK);
-    while (jobs[taken].done == 0) {
+    assert_int_equal(jobs[3].worked, 0); /* Refused means that it never runs. */
+    assert_int_equal(yb_helper_submit(pool, loop, &jobs[3].base), YB_OK);
+    while (jobs[3].done == 0) {
         yb_loop_turn(loop, YB_NS_PER_MS);
     }
     yb_helper_pool_destroy(&pool);
     yb_loop_destroy(&loop);
+    assert_int_equal(sem_destroy(&begun), 0);
     assert_int_equal(sem_destroy(&gate), 0);
 }
 
