@@ -245,6 +245,10 @@ wait_for_work(struct yb_loop *loop, uint64_t timeout_ns)
     if (!yb_mailbox_sleep_prepare(&loop->mailbox)) {
         return;
     }
+    if (atomic_load(&loop->stop)) { /* The polls of a spin may have eaten its wake. */
+        yb_mailbox_sleep_finish(&loop->mailbox);
+        return;
+    }
     if (may_spin && !spun) {
         began_ns = yb_clock_now(loop->clock);
     }

@@ -75,7 +75,9 @@ struct yb_batch {
     struct yb_timer timer;
     struct yb_mail start_mail;
     struct yb_mail cancel_mail;
-    bool cancel_out; /* Under the engine's lock: the mail is under way. */
+    bool cancel_out;   /* Under the engine's lock: the mail is under way ... */
+    bool released;     /* ... and brings the slot back, since the batch was released meanwhile. */
+    uint64_t ended_as; /* Under the engine's lock: the engine's number of this end. */
     struct yb_call notify_call;
     uint8_t notify[4096];
 };

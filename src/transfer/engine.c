@@ -504,6 +504,11 @@ yb_transfer_destroy(struct yb_transfer **engine_ref)
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     *engine_ref = NULL;
+    yb_lock_acquire(&engine->lock); /* What callbacks submit from now on is refused. */
+    for (uint32_t i = 0; i < YB_TRANSFER_PEERS_MAX; i++) {
+        engine->peers[i].used = false;
+    }
+    yb_lock_release(&engine->lock);
     quiet_workers(engine);
     for (uint32_t i = 0; i < engine->worker_count; i++) {
         yb_worker_run(engine->workers[i].worker, leave_worker, &engine->workers[i]);

@@ -69,7 +69,10 @@ run_cancel(struct yb_mail *mail)
     yb_lock_acquire(&engine->lock);
     batch->cancel_out = false;
     running = atomic_load(&batch->state) == YB_BATCH_RUNNING;
-    (void)pthread_cond_broadcast(&engine->changed); /* release may wait for the mail. */
+    if (batch->released) {
+        batch->released = false;
+        engine->batch_free[engine->batch_free_count++] = batch->slot;
+    }
     yb_lock_release(&engine->lock);
     if (running) {
         yb_remote_stop_batch(batch, YB_CANCELLED);
@@ -104,6 +107,10 @@ give_slot_locked(struct yb_transfer *engine, struct yb_batch *batch)
 {
     atomic_store(&batch->state, YB_BATCH_FREE);
     batch->generation++;
+    if (batch->cancel_out) {
+        batch->released = true;
+        return;
+    }
     engine->batch_free[engine->batch_free_count++] = batch->slot;
 }
 
@@ -262,12 +269,14 @@ yb_transfer_batch_ended(struct yb_batch *batch)
     batch->remote = NULL;
     yb_lock_acquire(&engine->lock);
     atomic_store(&batch->state, YB_BATCH_ENDED);
+    batch->ended_as = ++engine->batches_ended;
+    if (event_fd > 0) {
+        /* Under the lock, though it is a system call: whoever sees the end may close it. */
+        (void)!write(event_fd, &one, sizeof(one));
+    }
     (void)pthread_cond_broadcast(&engine->changed);
     yb_lock_release(&engine->lock);
     /* From here on the batch may be released by anybody. */
-    if (event_fd > 0) {
-        (void)!write(event_fd, &one, sizeof(one));
-    }
     if (done != NULL) {
         done(engine, handle, owner);
     }
@@ -377,7 +386,7 @@ yb_transfer_release(struct yb_transfer *engine, yb_transfer_batch handle)
     yb_lock_acquire(&engine->lock);
     batch = find_locked(engine, handle);
     if (batch != NULL) {
-        if (atomic_load(&batch->state) != YB_BATCH_ENDED || batch->cancel_out) {
+        if (atomic_load(&batch->state) != YB_BATCH_ENDED) {
             status = YB_BUSY;
         } else {
             give_slot_locked(engine, batch);
@@ -389,14 +398,14 @@ yb_transfer_release(struct yb_transfer *engine, yb_transfer_batch handle)
 }
 
 void
-yb_transfer_clear_doubt(struct yb_transfer *engine, yb_transfer_peer peer)
+yb_transfer_clear_doubt(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t ended_as)
 {
     yb_lock_acquire(&engine->lock);
     for (uint32_t slot = 0; slot < engine->batch_count; slot++) {
         struct yb_batch *batch = engine->batches[slot];
 
-        if (batch->peer != peer || atomic_load(&batch->state) != YB_BATCH_ENDED ||
-            !batch->in_doubt) {
+        if (atomic_load(&batch->state) != YB_BATCH_ENDED || batch->peer != peer ||
+            !batch->in_doubt || batch->ended_as > ended_as) {
             continue;
         }
         batch->in_doubt = false;

@@ -95,6 +95,7 @@ struct yb_transfer {
     pthread_cond_t changed; /* A batch has ended, or an order was carried out. */
     struct yb_batch **batches;
     uint32_t batch_count;
+    uint64_t batches_ended; /* Ever. */
     uint32_t *batch_free;
     uint32_t batch_free_count;
     struct yb_peer_slot peers[YB_TRANSFER_PEERS_MAX];
@@ -114,8 +115,8 @@ void yb_transfer_memory_fini(struct yb_transfer *engine);
 /* The last item of a batch has ended: tell whoever waits. On its worker. */
 void yb_transfer_batch_ended(struct yb_batch *batch);
 
-/* A peer is quiet: its ended batches are in doubt no more. */
-void yb_transfer_clear_doubt(struct yb_transfer *engine, yb_transfer_peer peer);
+/* A peer is quiet: those of its batches that had ended by `ended_as` are in doubt no more. */
+void yb_transfer_clear_doubt(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t ended_as);
 
 /* ---- engine_peer.c ---- */
 

@@ -250,7 +250,7 @@ on_pong(struct yb_call *call)
     struct question *question = call->owner;
     struct yb_remote *remote = question->remote;
 
-    if (call->answered && call->status == YB_OK) {
+    if (call->answered && call->status == YB_OK && !remote->closing) {
         fill_probe(question);
     }
     answer(question, call->status);
@@ -336,11 +336,15 @@ yb_transfer_drain(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t ti
         .deadline_ns = yb_deadline_after(now_ns(), timeout_ns),
     };
     enum yb_status status;
+    uint64_t ended_as;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    yb_lock_acquire(&engine->lock);
+    ended_as = engine->batches_ended; /* The answer says nothing about what is sent from now on. */
+    yb_lock_release(&engine->lock);
     status = aim(&question, peer) ? ask(&question, run_drain) : YB_CLOSED;
     if (status == YB_OK) {
-        yb_transfer_clear_doubt(engine, peer);
+        yb_transfer_clear_doubt(engine, peer, ended_as);
     }
     return status;
 }
@@ -484,6 +488,7 @@ yb_transfer_topology(struct yb_transfer *engine, char **text_out)
     json_t *regions = json_array();
     struct yb_region_info *infos;
     uint32_t count;
+    uint32_t found;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     count = yb_region_list(engine->regions, NULL, 0);
@@ -492,9 +497,8 @@ yb_transfer_topology(struct yb_transfer *engine, char **text_out)
         json_decref(regions);
         return YB_NO_MEMORY;
     }
-    count = yb_region_list(engine->regions, infos, count) < count
-                ? yb_region_list(engine->regions, infos, count)
-                : count;
+    found = yb_region_list(engine->regions, infos, count); /* They may have changed meanwhile. */
+    count = found < count ? found : count;
     for (uint32_t i = 0; i < count; i++) {
         (void)json_array_append_new(
             regions,

@@ -533,11 +533,13 @@ yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
     if (end.status == YB_OK && slice->op == YB_TRANSFER_READ && any_refused(slice)) {
         struct yb_batch *batch = slice->batch;
 
-        if (drop_refused(slice)) {
-            again(slice);
-        } else {
+        if (!drop_refused(slice)) {
             free_slice(slice);
             check_batch(batch);
+        } else if (batch->stopped != YB_OK) {
+            end_slice(slice, (struct yb_slice_end){.status = batch->stopped}, 0);
+        } else {
+            again(slice);
         }
         return;
     }
@@ -579,7 +581,8 @@ conclude_batch(struct yb_batch *batch)
 
     yb_loop_disarm(remote->worker->loop, &batch->timer);
     unlink_batch(batch);
-    batch->took_ns = now_of(remote) - batch->began_ns;
+    /* Not the loop's time, which may be that of before the submit. */
+    batch->took_ns = yb_clock_now(yb_clock_system()) - batch->began_ns;
     yb_transfer_batch_ended(batch);
     yb_remote_check_gone(remote);
 }
@@ -634,9 +637,12 @@ check_batch(struct yb_batch *batch)
         batch->holds > 0) {
         return;
     }
-    if (batch->options.notify != NULL && batch->status == YB_OK && !batch->remote->closing &&
-        notify(batch)) {
-        return;
+    if (batch->options.notify != NULL && batch->status == YB_OK) {
+        if (batch->stopped != YB_OK) {
+            batch->status = batch->stopped; /* All items went well; the peer is not told so. */
+        } else if (notify(batch)) {
+            return;
+        }
     }
     conclude_batch(batch);
 }

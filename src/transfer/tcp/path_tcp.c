@@ -115,16 +115,14 @@ tcp_serves(const struct yb_path *path, const struct yb_slice *slice)
 
 /* ---- slices ------------------------------------------------------------------------------- */
 
+/* Its number, for the stream itself may have been given up before its calls end. */
 static uint32_t
 stream_of(const struct tcp_path *path, const struct yb_slice *slice)
 {
-    for (uint32_t i = 0; i < path->stream_count; i++) {
-        if (slice->call.context == path->streams[i]) {
-            return i;
-        }
-    }
-    YB_ASSERT(false);
-    return 0;
+    uint32_t stream = (uint32_t)(uintptr_t)slice->call.context;
+
+    YB_ASSERT(stream < path->stream_count);
+    return stream;
 }
 
 /* Enter the target's outcomes into the fragments. Returns false if they are not what was asked. */
@@ -144,7 +142,8 @@ read_outcomes(struct yb_slice *slice)
         struct yb_wire_outcome outcome;
 
         yb_wire_outcome_at(&outcomes.outcomes, i, &outcome);
-        if (outcome.index >= slice->count || outcome.status == YB_OK) {
+        if (outcome.index >= slice->count || outcome.status == YB_OK ||
+            outcome.status == YB_IN_PROGRESS) {
             return false;
         }
         slice->fragments[outcome.index].status = (enum yb_status)outcome.status;
@@ -159,6 +158,9 @@ end_of(struct yb_slice *slice)
     struct yb_slice_end end = {.status = call->status};
 
     if (call->answered) {
+        if (call->status == YB_IN_PROGRESS) {
+            end.status = YB_PROTOCOL; /* How it ended was asked. */
+        }
         if (call->status == YB_OK && !read_outcomes(slice)) {
             end.status = YB_PROTOCOL;
         }
@@ -265,7 +267,7 @@ tcp_submit(struct yb_path *base, struct yb_slice *slice)
         .reply_data_count = reads ? slice->iov_count : 0,
         .done = on_done,
         .owner = slice,
-        .context = path->streams[stream],
+        .context = (void *)(uintptr_t)stream,
     };
     status = yb_peer_call(path->streams[stream], &slice->call);
     if (status != YB_OK) {
@@ -279,8 +281,12 @@ tcp_submit(struct yb_path *base, struct yb_slice *slice)
 static void
 tcp_cancel(struct yb_path *base, struct yb_slice *slice)
 {
-    (void)base;
-    yb_peer_cancel(slice->call.context, &slice->call);
+    struct tcp_path *path = tcp_of(base);
+    struct yb_peer *stream = path->streams[stream_of(path, slice)];
+
+    if (stream != NULL) { /* Otherwise it was given up, and ends all its calls. */
+        yb_peer_cancel(stream, &slice->call);
+    }
 }
 
 /* ---- quiesce ------------------------------------------------------------------------------ */
