@@ -409,6 +409,10 @@ become_refused(struct yb_conn *conn)
     trace_handshake(conn, failure->status);
     log_refusal(conn);
     conn->state = YB_CONN_LINGER;
+    if (failure->by_peer) {
+        yb_conn_fail(conn, YB_OK, ""); /* It waits for that, and for nothing else from here. */
+        return;
+    }
     arm(conn, &conn->timer, LINGER_NS);
 }
 

@@ -18,8 +18,10 @@ struct yb_server {
     struct yb_fence *fence; /* Shared by all workers. */
     struct yb_address address;
     struct yb_server_options options;
-    _Atomic(uint32_t) connections;     /* S1; any worker. */
-    _Atomic(uint32_t) unauthenticated; /* S1; any worker. */
+    _Atomic(uint32_t) guests;          /* All that are there; any worker changes these. */
+    _Atomic(uint32_t) connections;     /* S1: those that are not being turned away ... */
+    _Atomic(uint32_t) unauthenticated; /* ... of which without a finished handshake. */
+    _Atomic(uint32_t) turned_away;     /* S1: those that are being told that there is no room. */
 };
 
 /* A connection as the server sees it; also the mail that carries it to its worker. */
@@ -47,7 +49,7 @@ free_guest(struct guest *guest)
     struct yb_server *server = guest->server;
 
     free(guest);
-    atomic_fetch_sub(&server->connections, 1);
+    atomic_fetch_sub(&server->guests, 1);
 }
 
 static void
@@ -56,6 +58,8 @@ guest_leaves(struct guest *guest)
     if (guest->counted) {
         atomic_fetch_sub(&guest->server->unauthenticated, 1);
     }
+    atomic_fetch_sub(guest->unwanted ? &guest->server->turned_away : &guest->server->connections,
+                     1);
     if (yb_fence_leave(&guest->fence)) {
         free_guest(guest);
     }
@@ -144,28 +148,55 @@ guest_arrives(struct yb_mail *mail)
     }
 }
 
+/* Give back what take_place() took. */
+static void
+give_place(struct yb_server *server)
+{
+    atomic_fetch_sub(&server->connections, 1);
+    atomic_fetch_sub(&server->unauthenticated, 1);
+}
+
+/* Count one more connection in; returns false if there is no room (S1). Those who are turned away
+ * take no place: otherwise a crowd that tries again and again would keep everybody out. */
+static bool
+take_place(struct yb_server *server)
+{
+    uint32_t connections = atomic_fetch_add(&server->connections, 1);
+    uint32_t unauthenticated = atomic_fetch_add(&server->unauthenticated, 1);
+
+    if (connections < server->options.connections_max &&
+        unauthenticated < server->options.unauthenticated_max) {
+        return true;
+    }
+    give_place(server);
+    return false;
+}
+
 static void
 on_accept(void *owner, const struct yb_accepted *accepted)
 {
     struct yb_server *server = owner;
     const struct yb_server_options *options = &server->options;
-    uint32_t connections = atomic_fetch_add(&server->connections, 1);
-    uint32_t unauthenticated = atomic_fetch_add(&server->unauthenticated, 1);
-    bool unwanted =
-        connections >= options->connections_max || unauthenticated >= options->unauthenticated_max;
-    bool too_many = unauthenticated >= 2 * options->unauthenticated_max;
-    struct guest *guest = too_many ? NULL : calloc(1, sizeof(*guest));
+    bool unwanted = !take_place(server);
+    struct guest *guest = NULL;
 
+    if (!unwanted || atomic_fetch_add(&server->turned_away, 1) < options->unauthenticated_max) {
+        guest = calloc(1, sizeof(*guest));
+    }
     if (guest == NULL) {
-        atomic_fetch_sub(&server->connections, 1);
-        atomic_fetch_sub(&server->unauthenticated, 1);
+        if (unwanted) {
+            atomic_fetch_sub(&server->turned_away, 1);
+        } else {
+            give_place(server);
+        }
         yb_io_discard(yb_loop_io(yb_net_loop(options->nets[0])), accepted);
         return;
     }
+    atomic_fetch_add(&server->guests, 1);
     guest->server = server;
     guest->net = options->nets[server->next_net];
     guest->accepted = *accepted;
-    guest->counted = true;
+    guest->counted = !unwanted;
     guest->unwanted = unwanted;
     server->next_net = (server->next_net + 1) % options->net_count;
     yb_mail_init(&guest->mail, guest_arrives);
@@ -251,7 +282,7 @@ yb_server_destroy(struct yb_server **server_ref)
     struct yb_server *server = *server_ref;
 
     YB_ASSERT_OBJ(server, SERVER_MAGIC);
-    YB_ASSERT(server->listener == NULL && atomic_load(&server->connections) == 0);
+    YB_ASSERT(server->listener == NULL && atomic_load(&server->guests) == 0);
     *server_ref = NULL;
     yb_fence_destroy(&server->fence);
     server->magic = 0;
@@ -267,5 +298,5 @@ yb_server_address(const struct yb_server *server)
 uint32_t
 yb_server_connection_count(const struct yb_server *server)
 {
-    return atomic_load(&server->connections);
+    return atomic_load(&server->guests);
 }

@@ -61,6 +61,7 @@ worker_main(void *arg)
     yb_net_shut(worker->net);
     while (!yb_net_idle(worker->net)) {
         yb_loop_turn(worker->loop, SHUT_TURN_NS);
+        yb_net_shut(worker->net); /* One more may have come by mail. */
     }
     wait_for(&worker->leave); /* Whoever stopped the loop may still be waking it. */
     yb_net_destroy(&worker->net);
