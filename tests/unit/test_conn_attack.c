@@ -274,7 +274,7 @@ test_conn_attack__a_stranger_is_told_who_lives_here(void **state)
     duo_fini(&siege.duo);
 }
 
-/* Random bytes after a handshake, and instead of one: whatever happens, an honest peer is served. */
+/* Random bytes after a handshake, and instead of one: an honest peer is served all the same. */
 static void
 test_conn_attack__noise_harms_nobody_else(void **state)
 {

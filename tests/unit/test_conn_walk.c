@@ -233,7 +233,7 @@ static void
 test_conn_walk__calls_end_once_and_truly_over_a_rough_network(void **state)
 {
     uint64_t seed = unit_seed("rough walk");
-    uint32_t rounds = getenv("YUEBING_TEST_LONG") != NULL ? 100 : 3;
+    uint32_t rounds = unit_long() ? 60 : 3;
 
     (void)state;
     for (uint32_t i = 0; i < rounds; i++) {

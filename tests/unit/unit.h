@@ -3,13 +3,15 @@
  * unit.h -- cmocka with the headers it wants in front, and seeded randomness.
  *
  * A random test calls unit_seed(), which prints the seed it runs with and takes
- * another one from YUEBING_TEST_SEED, so that a failure can be repeated.
+ * another one from YUEBING_TEST_SEED, so that a failure can be repeated. With YUEBING_TEST_LONG
+ * set, walks go on for longer.
  */
 #ifndef YB_TESTS_UNIT_H
 #define YB_TESTS_UNIT_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +39,13 @@ unit_seed(const char *what)
     seed = seed == 0 ? 1 : seed;
     printf("%s: seed %llu (repeat with YUEBING_TEST_SEED)\n", what, (unsigned long long)seed);
     return seed;
+}
+
+/* Whether the long form of the tests was asked for. */
+static inline bool
+unit_long(void)
+{
+    return getenv("YUEBING_TEST_LONG") != NULL;
 }
 
 #endif /* YB_TESTS_UNIT_H */
