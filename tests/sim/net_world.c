@@ -840,7 +840,10 @@ world_destroy(struct world **world_ref)
         }
     }
     yb_sim_heal(world->sim);
-    world_run_ms(world, 1);
+    WORLD_CHECK(world,
+                yb_sim_run_until(world->sim, NULL, NULL, YB_NEVER, STEPS_MAX) == YB_SIM_QUIET);
+    WORLD_CHECK(world, yb_sim_connection_count(world->sim) == 0); /* W9 */
+    WORLD_CHECK(world, yb_sim_held_bytes(world->sim) == 0);
     for (uint32_t i = 0; i < world->call_count; i++) {
         struct world_call *call = world->calls[i];
 
