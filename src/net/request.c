@@ -168,6 +168,14 @@ yb_request_reply(struct yb_request *request, enum yb_status status, const void *
         give_back(request);
         return;
     }
+    if (body_bytes > conn->limits_out.body_bytes_max ||
+        data_bytes > conn->limits_out.data_bytes_max) {
+        reply.status = YB_TOO_LARGE; /* The peer takes no such reply: it hears so, and lives on. */
+        reply.flags = YB_WIRE_FRAME_FLAG_REPLY;
+        reply.body_bytes = 0;
+        reply.data_bytes = 0;
+        data_bytes = 0;
+    }
     if (data_bytes == 0) {
         (void)send_reply(conn, &reply, body, NULL);
         give_back(request);
@@ -331,7 +339,7 @@ take_notice(struct yb_conn *conn, const struct yb_wire_frame_header *header, con
     case YB_WIRE_TYPE_VOID: return true;
     case YB_WIRE_TYPE_CREDIT:
         if (header->credit_requests > UINT32_MAX - conn->peer.credit_requests ||
-            header->credit_bytes > UINT64_MAX / 2 - conn->peer.credit_bytes) {
+            header->credit_bytes > UINT64_MAX - conn->peer.credit_bytes) {
             yb_conn_fail(conn, YB_PROTOCOL, "the peer grants more credit than there is");
             return true;
         }

@@ -5,10 +5,12 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +43,7 @@ await_polls(struct yb_io *io, uint32_t count)
 static void
 check(const char *backend, enum yb_close_how how)
 {
+    const struct timeval patience = {.tv_sec = 10};
     struct sockaddr_storage storage;
     struct io_acceptor acceptor;
     struct yb_address address;
@@ -72,8 +75,10 @@ check(const char *backend, enum yb_close_how how)
         (void)yb_io_poll(io, YB_NS_PER_S);
     }
     /* The peer hears of it although the child lives. */
+    assert_int_equal(setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     if (how == YB_CLOSE_ABORT) {
         assert_int_equal(recv(client, &byte, 1, 0), -1);
+        assert_int_equal(errno, ECONNRESET);
     } else {
         assert_int_equal(recv(client, &byte, 1, 0), 0);
         (void)!send(client, "x", 1, MSG_NOSIGNAL);
