@@ -261,7 +261,7 @@ has_room(const struct yb_conn *conn, uint64_t cost)
 {
     uint64_t pending = yb_conn_out_pending(conn);
 
-    return conn->calls_out < conn->peer.credit_requests &&
+    return conn->calls_out < conn->peer.credit_requests && conn->calls_live < SLOTS_MAX &&
            conn->bytes_out + cost <= conn->peer.credit_bytes &&
            pending < conn->net->options.limits.committed_bytes_max;
 }

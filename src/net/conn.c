@@ -484,8 +484,9 @@ start_hello(struct yb_conn *conn)
     struct yb_hello_params params = {
         .lane = (uint8_t)conn->lane,
         .lane_class = (uint8_t)conn->lane_class,
-        .stripe = conn->stripe,
-        .generation = conn->initiator ? ++conn->net->generation : 0,
+        .stripe = (uint8_t)conn->stripe,
+        .generation = conn->initiator ? yb_hello_generation(conn->stripe, ++conn->net->generation)
+                                      : 0,
     };
     const struct yb_net_options *options = &conn->net->options;
     enum yb_status status = YB_OK;
@@ -547,6 +548,10 @@ take_plain(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         bytes += taken;
         length -= taken;
         pump_hello(conn);
+        if (length > 0 && conn->state == YB_CONN_HELLO) { /* Held: N2, N3. */
+            yb_conn_fail(conn, YB_PROTOCOL, "the peer sent frames before it was welcome");
+            return;
+        }
     }
     if (length > 0 && (conn->state == YB_CONN_OPEN || conn->state == YB_CONN_DRAINING)) {
         yb_conn_in_bytes(conn, bytes, length);
@@ -593,8 +598,8 @@ take_tls(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         bytes += taken;
         length -= taken;
         drain_tls(conn);
-        if (taken == 0) {
-            break;
+        if (taken == 0 && conn->state != YB_CONN_CLOSING) {
+            yb_conn_fail(conn, YB_PROTOCOL, "TLS takes no more of what the peer sends");
         }
     }
     if (conn->state != YB_CONN_CLOSING) {
