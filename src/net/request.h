@@ -98,10 +98,10 @@ struct yb_service {
     void *owner; /* The `service` of the methods. */
 };
 
-/* Answer. `body` is copied; `data` is lent until `released`, which runs before this returns if there
- * is nothing to send; nothing else of the service's does. May be called inside `handle` or later, on
- * the loop's thread; if the connection is gone the reply is dropped (a mutation's result is still
- * remembered). The request must not be touched afterwards, except in `released`. */
+/* Answer. `body` is copied; `data` is lent until `released`, which runs before this returns if
+ * there is nothing to send; nothing else of the service's does. May be called inside `handle` or
+ * later, on the loop's thread; if the connection is gone the reply is dropped (a mutation's result
+ * is still remembered). The request must not be touched afterwards, except in `released`. */
 void yb_request_reply(struct yb_request *request, enum yb_status status, const void *body,
                       uint32_t body_bytes, const struct iovec *data, uint32_t data_count);
 

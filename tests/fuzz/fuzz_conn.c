@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any frames, in any pieces and order, from a peer that has finished the handshake: our side serves
- * or calls, answers late, cancels, drains and closes, and nothing is used after it is gone, nothing is
- * left, what waits stays bounded, and every call ends once.
+ * Any frames, in any pieces and order, from a peer that has finished the handshake: our side
+ * serves or calls, answers late, cancels, drains and closes, and nothing is used after it is gone,
+ * nothing is left, what waits stays bounded, and every call ends once.
  *
  * The input is a list of steps. A step is one byte and what it needs; a frame's magic, version and
  * checksum are filled in here, so that the fuzzer gets behind them.
