@@ -145,6 +145,9 @@
     X(net,     requests_max,         U32,    "requests",    "65536",                      \
       1, 16777216, none, "",                                                              \
       "requests one worker serves at the same time, all connections together")            \
+    X(net,     bodies_bytes_max,     BYTES,  "bytes",       "256m",                       \
+      YB_CONFIG_MIB, 1024 * YB_CONFIG_GIB, none, "",                                      \
+      "bodies that one worker may be putting together, all connections together")         \
     X(net,     replay_records,       U32,    "operations",  "65536",                      \
       1, 16777216, none, "",                                                              \
       "mutations whose answers are remembered for callers that ask again")                \

@@ -263,6 +263,7 @@ limits_of(const struct yb_config *config)
         .frame_timeout_ns = config->net_frame_timeout_ms * YB_NS_PER_MS,
         .idle_ping_ns = config->net_idle_ping_ms * YB_NS_PER_MS,
         .requests_max = config->net_requests_max,
+        .bodies_bytes_max = config->net_bodies_bytes_max,
         .committed_bytes_max = (uint32_t)config->net_committed_bytes_max,
         .calls_waiting_max = config->net_calls_waiting_max,
     };

@@ -300,11 +300,7 @@ on_idle_timer(struct yb_timer *timer)
     uint64_t silent_ns = yb_conn_now(conn) - (mute ? conn->said_ns : conn->heard_ns);
     uint64_t limit_ns = conn->initiator ? interval_ns : SILENT_INTERVALS * interval_ns;
 
-    if (conn->in.state == YB_IN_HEADER && conn->in.body_room > 0) {
-        free(conn->in.body_buffer); /* N4 */
-        conn->in.body_buffer = NULL;
-        conn->in.body_room = 0;
-    }
+    yb_conn_in_rest(conn);
     if (silent_ns + YB_TIMER_TICK_NS < limit_ns) {
         arm(conn, timer, limit_ns - silent_ns);
         return;
@@ -485,8 +481,8 @@ start_hello(struct yb_conn *conn)
         .lane = (uint8_t)conn->lane,
         .lane_class = (uint8_t)conn->lane_class,
         .stripe = (uint8_t)conn->stripe,
-        .generation = conn->initiator ? yb_hello_generation(conn->stripe, ++conn->net->generation)
-                                      : 0,
+        .generation =
+            conn->initiator ? yb_hello_generation(conn->stripe, ++conn->net->generation) : 0,
     };
     const struct yb_net_options *options = &conn->net->options;
     enum yb_status status = YB_OK;

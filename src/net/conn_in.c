@@ -56,21 +56,38 @@ start_frame_timer(struct yb_conn *conn)
     }
 }
 
-/* Make room for a body that cannot stay in the read buffer. */
+static void
+body_buffer_free(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    conn->net->bodies_bytes -= in->body_room;
+    free(in->body_buffer);
+    in->body_buffer = NULL;
+    in->body_room = 0;
+}
+
+/* Make room for a body that cannot stay in the read buffer; all of a worker's connections share
+ * what there is of it. */
 static bool
 body_buffer_reserve(struct yb_conn *conn, uint32_t length)
 {
     struct yb_conn_in *in = &conn->in;
+    struct yb_net *net = conn->net;
     uint32_t room = length < BODY_ROOM_MIN ? BODY_ROOM_MIN : length;
     uint8_t *buffer;
 
     if (in->body_room >= length && in->body_buffer != NULL) {
         return true;
     }
+    if (net->bodies_bytes - in->body_room + room > net->options.limits.bodies_bytes_max) {
+        return false;
+    }
     buffer = realloc(in->body_buffer, room);
     if (buffer == NULL) {
         return false;
     }
+    net->bodies_bytes += room - in->body_room;
     in->body_buffer = buffer;
     in->body_room = room;
     return true;
@@ -83,9 +100,7 @@ body_buffer_trim(struct yb_conn *conn)
     struct yb_conn_in *in = &conn->in;
 
     if (in->state == YB_IN_HEADER && in->body_room > BODY_ROOM_MIN) {
-        free(in->body_buffer);
-        in->body_buffer = NULL;
-        in->body_room = 0;
+        body_buffer_free(conn);
     }
 }
 
@@ -225,7 +240,8 @@ take_body(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         return taken;
     }
     if (!body_buffer_reserve(conn, body_bytes)) {
-        yb_conn_fail(conn, YB_NO_MEMORY, "no memory for the body of a frame");
+        yb_conn_fail(conn, YB_NO_MEMORY,
+                     "no room for the body of a frame: see net.bodies_bytes_max");
         return taken;
     }
     start_frame_timer(conn);
@@ -396,7 +412,13 @@ yb_conn_in_fini(struct yb_conn *conn)
     }
     in->call = NULL;
     in->request = NULL;
-    free(in->body_buffer);
-    in->body_buffer = NULL;
-    in->body_room = 0;
+    body_buffer_free(conn);
+}
+
+void
+yb_conn_in_rest(struct yb_conn *conn)
+{
+    if (conn->in.state == YB_IN_HEADER) {
+        body_buffer_free(conn);
+    }
 }

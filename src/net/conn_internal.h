@@ -112,7 +112,7 @@ struct yb_conn {
     bool tls_begun; /* Bytes of TLS came in. */
     bool admitted;  /* on_admit was asked and has welcomed the peer. */
     bool held;      /* on_admit was asked and has not. */
-    uint8_t stripe;
+    uint32_t stripe;
     struct yb_net *net;
     struct yb_conn *next; /* All connections of the net. */
     struct yb_conn *previous;
@@ -170,7 +170,8 @@ struct yb_net {
     uint32_t stats_first;
     struct yb_conn *conns;
     uint32_t conn_count;
-    uint64_t generation; /* Of the last connection that was made from here. */
+    uint64_t bodies_bytes; /* Of all body buffers; limits.bodies_bytes_max bounds it. */
+    uint64_t generation;   /* Of the last connection that was made from here. */
     struct yb_chunk *chunks;
     uint32_t chunk_count;
     struct yb_request *requests; /* Free records. */
@@ -217,6 +218,8 @@ void yb_conn_in_bytes(struct yb_conn *conn, const uint8_t *bytes, size_t length)
 /* `length` bytes arrived straight in the sink. */
 void yb_conn_in_filled(struct yb_conn *conn, size_t length);
 void yb_conn_in_fini(struct yb_conn *conn);
+/* Between frames: let go of the body buffer (N4). */
+void yb_conn_in_rest(struct yb_conn *conn);
 
 /* ---- conn_out.c ---- */
 

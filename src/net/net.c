@@ -32,6 +32,7 @@ yb_net_limits_default(struct yb_net_limits *limits_out)
         .frame_timeout_ns = 10 * YB_NS_PER_S,
         .idle_ping_ns = 15 * YB_NS_PER_S,
         .requests_max = 65536,
+        .bodies_bytes_max = 256ull << 20,
         .committed_bytes_max = 256 * 1024,
         .calls_waiting_max = 4096,
     };

@@ -35,6 +35,7 @@ struct yb_net_limits {
                                 * then for every 64 KiB of data; and for every write. */
     uint64_t idle_ping_ns;        /* The connecting side asks after this much silence. */
     uint32_t requests_max;        /* Requests in service at the same time, all connections. */
+    uint64_t bodies_bytes_max;    /* Bodies being put together, all connections together. */
     uint32_t committed_bytes_max; /* Unsent bytes a connection takes before it says AGAIN. */
     uint32_t calls_waiting_max;   /* Calls that may wait for one peer. */
 };
