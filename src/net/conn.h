@@ -71,7 +71,7 @@ struct yb_conn_target {
     struct yb_address address;
     enum yb_wire_lane lane;
     enum yb_class lane_class;
-    uint8_t stripe; /* Which of several parallel connections of the lane. */
+    uint32_t stripe; /* Which of several parallel connections of the lane: peer.h. */
 };
 
 /* Connect. On OK, on_closed will run once, whatever happens. Fails with INVALID, UNREACHABLE,

@@ -20,7 +20,8 @@ struct fence_key {
     uint8_t role;
     uint8_t lane;
     uint8_t lane_class;
-    uint8_t stripe;
+    uint8_t reserved;
+    uint32_t stripe;
     char tenant[TENANT_BYTES];
 };
 
@@ -120,7 +121,7 @@ make_key(const struct yb_hello_result *peer, struct fence_key *key_out)
     key_out->role = peer->role;
     key_out->lane = peer->lane;
     key_out->lane_class = peer->lane_class;
-    key_out->stripe = peer->stripe;
+    key_out->stripe = (uint32_t)(peer->generation >> 48) << 8 | peer->stripe;
     memcpy(key_out->tenant, peer->tenant, sizeof(key_out->tenant));
 }
 

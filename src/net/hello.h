@@ -117,8 +117,18 @@ struct yb_hello_params {
     uint8_t lane;        /* enum yb_wire_lane; connecting side only. */
     uint8_t lane_class;  /* enum yb_class; connecting side only. */
     uint8_t stripe;      /* Which of several parallel connections; connecting side only. */
-    uint64_t generation; /* Grows with every connection of a lane; connecting side only. */
+    uint64_t generation; /* yb_hello_generation(); connecting side only. */
 };
+
+/* A stripe has 24 bits: 8 on the wire as such, the others in front of the generation. */
+#define YB_STRIPES_MAX (1u << 24)
+
+/* Grows with every connection of a lane and stripe; `count` stays below 2^48. */
+static inline uint64_t
+yb_hello_generation(uint32_t stripe, uint64_t count)
+{
+    return (uint64_t)(stripe >> 8) << 48 | count;
+}
 
 /* What both sides know in DONE. */
 struct yb_hello_result {

@@ -48,7 +48,7 @@ struct yb_peer {
     struct yb_address_list addresses;
     uint32_t address_index;
     struct yb_id identity;
-    uint8_t stripe;
+    uint32_t stripe;
     uint32_t conn_count;
     bool known;
     struct yb_hello_result result;
@@ -740,9 +740,9 @@ yb_peer_result(const struct yb_peer *peer)
 }
 
 void
-yb_peer_set_stripe(struct yb_peer *peer, uint8_t stripe)
+yb_peer_set_stripe(struct yb_peer *peer, uint32_t stripe)
 {
-    YB_ASSERT(peer->conn_count == 0);
+    YB_ASSERT(peer->conn_count == 0 && stripe < YB_STRIPES_MAX);
     peer->stripe = stripe;
 }
 

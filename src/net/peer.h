@@ -56,9 +56,9 @@ YB_CHECKED enum yb_status yb_peer_create(struct yb_net *net,
 void yb_peer_destroy(struct yb_peer **peer);
 
 /* Say which of several parallel connections per lane this peer's are (fence.h): two peers of the
- * same process that are connected at the same time need different ones. Before its first call; 0
- * unless set. */
-void yb_peer_set_stripe(struct yb_peer *peer, uint8_t stripe);
+ * same process that are connected at the same time need different ones, below YB_STRIPES_MAX. Before
+ * its first call; 0 unless set. */
+void yb_peer_set_stripe(struct yb_peer *peer, uint32_t stripe);
 
 /* Return whether a call was ever sent on a lane. */
 bool yb_peer_lane_used(const struct yb_peer *peer, enum yb_wire_lane kind, enum yb_class class);

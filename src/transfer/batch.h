@@ -70,7 +70,9 @@ struct yb_batch {
     enum yb_status stopped;   /* Not OK: cancelled, or its time is over. */
     uint32_t holds;           /* It must not end just now. */
     bool exhausted;           /* Nothing is left to plan. */
-    bool starved;             /* Waits for a free slice. */
+    bool starved;             /* Waits for a free slice, in the list of its class. */
+    struct yb_batch *starved_next;
+    struct yb_batch *starved_previous;
     bool notifying;
     struct yb_timer timer;
     struct yb_mail start_mail;

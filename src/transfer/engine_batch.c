@@ -199,6 +199,8 @@ fill_batch(struct yb_batch *batch, const struct yb_transfer_item *items, uint32_
     batch->holds = 0;
     batch->exhausted = false;
     batch->starved = false;
+    batch->starved_next = NULL;
+    batch->starved_previous = NULL;
     batch->notifying = false;
     batch->cancel_out = false;
     yb_mail_init(&batch->start_mail, run_start);

@@ -38,8 +38,9 @@
 #define YB_TRANSFER_PEERS_MAX         1024u
 #define YB_TRANSFER_NOTIFICATIONS_MAX 1024u
 #define YB_TRANSFER_STAGING_SLICES    16u
-#define YB_TRANSFER_SLICES_PER_WORKER 512u
+#define YB_TRANSFER_SLICES_PER_WORKER 2048u /* But for those reserved: remote.h. */
 
+struct yb_shm_host;
 struct yb_inbound; /* A request of a peer that is being carried out: service.c. */
 
 /* What a worker of the engine has beside its loop and net. */
@@ -53,7 +54,8 @@ struct yb_transfer_worker {
     struct yb_timer copy_timer;     /* Polls the copies while there are any ... */
     struct yb_task copy_task;       /* ... at the end of a busy turn, too. */
     struct yb_slice *slices;        /* Free ones. */
-    uint32_t slice_count;           /* Ever made. */
+    uint32_t slices_used;
+    uint32_t starved_count; /* Batches of all remotes that wait for a slice. */
     struct yb_inbound *inbound_free;
     struct yb_inbound *inbound; /* Being carried out. */
     uint8_t *trash;             /* Where the bytes of refused fragments go. */
@@ -136,8 +138,6 @@ bool yb_transfer_peer_allowed(const struct yb_transfer *engine, const struct yb_
 
 /* ---- remote.c ---- */
 
-struct yb_slice *yb_slice_take(struct yb_transfer_worker *worker);
-void yb_slice_give(struct yb_transfer_worker *worker, struct yb_slice *slice);
 /* Start a copy to or from device memory on this worker; see memory_type.h. */
 YB_CHECKED enum yb_status yb_transfer_copy(struct yb_transfer_worker *worker,
                                            struct yb_memory_copy *copy);

@@ -84,34 +84,95 @@ account(struct yb_batch *batch, uint32_t index, uint64_t length, struct yb_slice
 
 /* ---- slices ------------------------------------------------------------------------------ */
 
-struct yb_slice *
-yb_slice_take(struct yb_transfer_worker *worker)
+static struct yb_slice *
+take_slice(struct yb_remote *remote)
 {
+    struct yb_transfer_worker *worker = remote->worker;
     struct yb_slice *slice = worker->slices;
 
-    if (slice != NULL) {
-        worker->slices = slice->next;
-        return slice;
-    }
-    if (worker->slice_count >= YB_TRANSFER_SLICES_PER_WORKER) {
+    if (remote->slices_used >= YB_REMOTE_SLICES_MAX ||
+        (remote->slices_used >= YB_REMOTE_SLICES_RESERVED &&
+         worker->slices_used >= YB_TRANSFER_SLICES_PER_WORKER)) {
         return NULL;
     }
-    slice = calloc(1, sizeof(*slice));
-    worker->slice_count += slice != NULL;
+    if (slice != NULL) {
+        worker->slices = slice->next;
+    } else {
+        slice = calloc(1, sizeof(*slice));
+        if (slice == NULL) {
+            return NULL;
+        }
+    }
+    worker->slices_used++;
+    remote->slices_used++;
     return slice;
 }
 
-void
-yb_slice_give(struct yb_transfer_worker *worker, struct yb_slice *slice)
+static void
+give_slice(struct yb_remote *remote, struct yb_slice *slice)
 {
+    struct yb_transfer_worker *worker = remote->worker;
+
     slice->state = YB_SLICE_FREE;
     slice->next = worker->slices;
     worker->slices = slice;
-    for (struct yb_remote *remote = worker->remotes; remote != NULL; remote = remote->next) {
-        if (remote->starved > 0) {
-            dispatch_soon(remote);
+    worker->slices_used--;
+    remote->slices_used--;
+    if (worker->starved_count == 0) {
+        return;
+    }
+    for (struct yb_remote *each = worker->remotes; each != NULL; each = each->next) {
+        if (each->starved_count > 0) {
+            dispatch_soon(each);
         }
     }
+}
+
+/* Let a batch wait for a free slice (M4). */
+static void
+starve(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+    struct yb_starved *list = &remote->starved[batch->options.work_class];
+
+    if (batch->starved) {
+        return;
+    }
+    batch->starved = true;
+    batch->starved_next = NULL;
+    batch->starved_previous = list->tail;
+    if (list->tail != NULL) {
+        list->tail->starved_next = batch;
+    } else {
+        list->head = batch;
+    }
+    list->tail = batch;
+    remote->starved_count++;
+    remote->worker->starved_count++;
+}
+
+static void
+unstarve(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+    struct yb_starved *list = &remote->starved[batch->options.work_class];
+
+    if (!batch->starved) {
+        return;
+    }
+    batch->starved = false;
+    if (batch->starved_previous != NULL) {
+        batch->starved_previous->starved_next = batch->starved_next;
+    } else {
+        list->head = batch->starved_next;
+    }
+    if (batch->starved_next != NULL) {
+        batch->starved_next->starved_previous = batch->starved_previous;
+    } else {
+        list->tail = batch->starved_previous;
+    }
+    remote->starved_count--;
+    remote->worker->starved_count--;
 }
 
 static void
@@ -132,7 +193,7 @@ static void
 free_slice(struct yb_slice *slice)
 {
     struct yb_batch *batch = slice->batch;
-    struct yb_transfer_worker *worker = batch->remote->worker;
+    struct yb_remote *remote = batch->remote;
 
     if (slice->previous != NULL) {
         slice->previous->next = slice->next;
@@ -146,11 +207,11 @@ free_slice(struct yb_slice *slice)
         batch->planned = NULL;
     }
     if (slice->staging != NULL) {
-        yb_memory_staging_give(worker->copies, slice->staging);
+        yb_memory_staging_give(remote->worker->copies, slice->staging);
         slice->staging = NULL;
-        dispatch_soon(batch->remote); /* Somebody may wait for it. */
+        dispatch_soon(remote); /* Somebody may wait for it. */
     }
-    yb_slice_give(worker, slice);
+    give_slice(remote, slice);
 }
 
 /* Account for all fragments, each by its own status where the slice as a whole went well. */
@@ -189,19 +250,18 @@ feed(struct yb_batch *batch)
     struct yb_slice *slice;
 
     if (batch->planned != NULL || batch->stopped != YB_OK || batch->exhausted) {
+        unstarve(batch);
         return;
     }
-    slice = yb_slice_take(remote->worker);
+    slice = take_slice(remote);
     if (slice == NULL) {
-        remote->starved += !batch->starved;
-        batch->starved = true;
+        starve(batch);
         return;
     }
-    remote->starved -= batch->starved;
-    batch->starved = false;
+    unstarve(batch);
     if (!yb_plan_next(batch->items, batch->count, &plan_limits, &batch->cursor, slice)) {
         batch->exhausted = true;
-        yb_slice_give(remote->worker, slice);
+        give_slice(remote, slice);
         return;
     }
     link_slice(batch, slice);
@@ -221,10 +281,14 @@ feed(struct yb_batch *batch)
 static void
 feed_starved(struct yb_remote *remote)
 {
-    for (struct yb_batch *batch = remote->batches; batch != NULL && remote->starved > 0;
-         batch = batch->next) {
-        if (batch->starved) {
+    for (uint32_t class = 0; class < YB_CLASS_COUNT; class ++) {
+        struct yb_batch *batch;
+
+        while ((batch = remote->starved[class].head) != NULL) {
             feed(batch);
+            if (batch->starved) {
+                return; /* There is still none. */
+            }
         }
     }
 }
@@ -524,6 +588,14 @@ try_again(struct yb_slice *slice, struct yb_slice_end end)
     return true;
 }
 
+/* How a slice ends whose batch was stopped: the batch knows why. */
+static bool
+is_own_doing(enum yb_status status)
+{
+    return status == YB_CANCELLED || status == YB_PEER_LOST || status == YB_TIMED_OUT ||
+           status == YB_CLOSED;
+}
+
 void
 yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
 {
@@ -548,7 +620,7 @@ yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
         return;
     }
     if (end.status == YB_OK || !try_again(slice, end)) {
-        if (end.status == YB_PEER_LOST && slice->batch->stopped != YB_OK) {
+        if (slice->batch->stopped != YB_OK && is_own_doing(end.status)) {
             end.status = slice->batch->stopped;
         }
         end_slice(slice, end, end.status == YB_OK ? bit : 0);
@@ -570,8 +642,7 @@ unlink_batch(struct yb_batch *batch)
     if (batch->next != NULL) {
         batch->next->previous = batch->previous;
     }
-    remote->starved -= batch->starved;
-    batch->starved = false;
+    unstarve(batch);
 }
 
 static void
@@ -753,6 +824,13 @@ yb_remote_start_batch(struct yb_remote *remote, struct yb_batch *batch)
 
 /* ---- the remote ----------------------------------------------------------------------------- */
 
+uint32_t
+yb_remote_stripe(const struct yb_remote *remote, uint32_t number)
+{
+    YB_ASSERT(number < 256);
+    return ((uint32_t)remote->handle - 1) << 8 | number; /* The handle's slot is below 65536. */
+}
+
 enum yb_status
 yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
                  const struct yb_address_list *addresses, struct yb_remote **remote_out)
@@ -782,6 +860,7 @@ yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
         free(remote);
         return status;
     }
+    yb_peer_set_stripe(remote->control, yb_remote_stripe(remote, 0));
     remote->next = worker->remotes;
     worker->remotes = remote;
     for (uint32_t i = 0, k = 0; yb_path_table[i] != NULL; i++) {

@@ -18,6 +18,7 @@
  *       accounted for, once (B2 of batch.h).
  *   M3  By a batch's deadline everything of it is cancelled; what flies comes back
  *       soon after, because paths end what they are asked to.
+ *   M4  Batches of a class come by free slices in the order in which they asked.
  *
  * Threads   One worker. Other threads reach it by mail only.
  */
@@ -35,6 +36,17 @@ struct yb_transfer_worker;
 
 #define YB_REMOTE_PATHS_MAX 4u
 
+/* Slices that a remote always gets, and never exceeds: what waits for a peer that is mute does
+ * not take them from the others of its worker. */
+#define YB_REMOTE_SLICES_RESERVED 32u
+#define YB_REMOTE_SLICES_MAX      256u
+
+/* First come, first served. */
+struct yb_starved {
+    struct yb_batch *head;
+    struct yb_batch *tail;
+};
+
 struct yb_remote {
     uint32_t magic;
     struct yb_transfer *engine;
@@ -48,7 +60,9 @@ struct yb_remote {
     uint32_t paths_open;                        /* Not yet closed. */
     struct yb_remote *next;                     /* Of its worker. */
     struct yb_batch *batches;
-    uint32_t starved;    /* Batches that wait for a free slice. */
+    struct yb_starved starved[YB_CLASS_COUNT]; /* Batches that wait for a free slice. */
+    uint32_t starved_count;
+    uint32_t slices_used;
     uint32_t references; /* What is under way and comes back here. */
     struct yb_task dispatch_task;
 };
@@ -64,6 +78,10 @@ void yb_remote_close(struct yb_remote *remote);
 void yb_remote_start_batch(struct yb_remote *remote, struct yb_batch *batch);
 /* End a batch early; it ends when what flies has come back. Harmless when repeated. */
 void yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why);
+
+/* Number a peer of net that belongs to this remote, 0 to 255: two handles of one process must not
+ * look like one to the target, which lets a newer connection replace an older one. */
+uint32_t yb_remote_stripe(const struct yb_remote *remote, uint32_t number);
 
 /* Free a closed remote once nothing of it is left. */
 void yb_remote_check_gone(struct yb_remote *remote);

@@ -150,7 +150,8 @@ struct yb_wire_hello {
     uint64_t credit_bytes; /* Bytes of requests that the other side may have outstanding here. */
     uint64_t data_bytes_max; /* Most data in one frame that the sender takes. */
     /* Grows with every connection of this incarnation for one lane, class and stripe: the
-     * accepting side ends the older ones before it welcomes a newer one. */
+     * accepting side ends the older ones before it welcomes a newer one. Its high 16 bits tell
+     * more stripes apart. */
     uint64_t generation;
     struct yb_id identity; /* Who is speaking. */
     struct yb_id cluster; /* Cluster that the sender belongs to; zero: any. */

@@ -67,7 +67,7 @@ tcp_open(struct yb_remote *remote, struct yb_path **path_out)
         if (status != YB_OK) {
             goto err_peers;
         }
-        yb_peer_set_stripe(path->streams[i], (uint8_t)(i + 1));
+        yb_peer_set_stripe(path->streams[i], yb_remote_stripe(remote, i + 1));
         path->stream_count++;
     }
     *path_out = &path->base;
