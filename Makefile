@@ -39,7 +39,7 @@ test-mutants: setup-test ## every documented mutant must make its test fail
 fuzz: setup ## run each fuzzer FUZZ_SECONDS seconds on the kept corpus
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
 
-bench: all ## our framing beside bare sockets (BENCH=net)
+bench: all ## ours beside what the machine can do (BENCH=net, transfer or classes)
 	@$(BUILD)/yuebing bench $(BENCH)
 
 install: all ## libraries, headers, yuebing.pc, man pages, completions (PREFIX, DESTDIR)

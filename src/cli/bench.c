@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `yuebing bench net`: our framing beside bare sockets, in the same run.
+ * `yuebing bench`: which bench, and `net`: our framing beside bare sockets, in the same run.
  */
 #include "cli/bench.h"
 
@@ -14,9 +14,27 @@
 
 const struct yb_cli_option yb_cli_bench_options[] = {
     {"rounds", "N", "times that each row is measured, ours and bare in turns (5)"},
-    {"run-ms", "N", "how long each measurement takes (500)"},
-    {"idle", "N", "idle connections to open; 0 leaves that row out (1000)"},
+    {"run-ms", "N", "how long each measurement takes (net 500, transfer 300, classes 1000)"},
+    {"idle", "N", "net: idle connections to open; 0 leaves that row out (1000)"},
+    {"path", "PATH", "transfer: tcp, shm or auto (auto)"},
+    {"device", NULL, "transfer: memory of a device at both ends"},
+    {"sizes", "LIST", "transfer: sizes of objects (4k,64k,1m,16m)"},
+    {"fragments", "LIST", "transfer: pieces that an object of 2 MiB is cut into (1,64,512)"},
+    {"streams", "LIST", "transfer: connections to the target (1,4)"},
+    {"op", "OP", "transfer: read, write or both (both)"},
+    {"tls", NULL, "transfer: all rows over TLS, not just one"},
+    {"on", "PATH", "classes: tcp or shm (tcp)"},
     {NULL, NULL, NULL},
+};
+
+/* Options that belong to some benches only. */
+static const struct {
+    const char *option;
+    const char *bench;
+} options_of[] = {
+    {"idle", "net"},       {"path", "transfer"},      {"device", "transfer"},
+    {"sizes", "transfer"}, {"fragments", "transfer"}, {"streams", "transfer"},
+    {"op", "transfer"},    {"tls", "transfer"},       {"on", "classes"},
 };
 
 #define ROUNDS_MAX    99u
@@ -93,8 +111,8 @@ compare_doubles(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-static double
-median(double *values, uint64_t count)
+double
+yb_bench_median(double *values, uint64_t count)
 {
     qsort(values, count, sizeof(*values), compare_doubles);
     return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
@@ -183,8 +201,8 @@ rows_json(struct bench *bench)
     json_t *array = json_array();
 
     for (size_t i = 0; i < ROWS; i++) {
-        double ours = median(bench->ours[i], bench->rounds);
-        double bare = median(bench->bare[i], bench->rounds);
+        double ours = yb_bench_median(bench->ours[i], bench->rounds);
+        double bare = yb_bench_median(bench->bare[i], bench->rounds);
 
         json_array_append_new(array, json_pack("{s:s, s:i, s:i, s:f, s:f, s:f}", "what",
                                                rows[i].what, "conns", (int)rows[i].load.conns,
@@ -213,8 +231,8 @@ print_json(struct bench *bench, uint32_t idle_conns, const struct yb_bench_idle 
 static bool
 add_row(struct yb_output_table *table, struct bench *bench, size_t i)
 {
-    double ours = median(bench->ours[i], bench->rounds);
-    double bare = median(bench->bare[i], bench->rounds);
+    double ours = yb_bench_median(bench->ours[i], bench->rounds);
+    double bare = yb_bench_median(bench->bare[i], bench->rounds);
     int digits = rows[i].figure == FIGURE_PER_SECOND ? 0 : 2;
     char cells[5][32];
     const char *list[6] = {rows[i].what, cells[0], cells[1], cells[2], cells[3], cells[4]};
@@ -256,20 +274,14 @@ print_table(struct bench *bench, uint32_t idle_conns, const struct yb_bench_idle
 }
 
 int
-yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
+yb_bench_net(struct yb_cli *cli)
 {
     struct yb_bench_idle idle = {0};
     uint64_t idle_conns = 1000;
     uint64_t run_ms = 500;
-    struct bench *bench;
+    struct bench *bench = calloc(1, sizeof(*bench));
     int result = YB_CLI_EXIT_FAILED;
 
-    if (argc > 0 && strcmp(argv[0], "net") != 0) {
-        fprintf(cli->err, "yuebing bench: there is no bench `%s`; try `yuebing bench net`\n",
-                argv[0]);
-        return YB_CLI_EXIT_REFUSED;
-    }
-    bench = calloc(1, sizeof(*bench));
     if (bench == NULL) {
         fprintf(cli->err, "yuebing bench: no memory\n");
         return YB_CLI_EXIT_FAILED;
@@ -294,4 +306,38 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
     }
     free(bench);
     return result;
+}
+
+/* ---- which bench --------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(struct yb_cli *cli);
+} benches[] = {
+    {"net", yb_bench_net},
+    {"transfer", yb_bench_transfer},
+    {"classes", yb_bench_classes},
+};
+
+int
+yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
+{
+    const char *name = argc > 0 ? argv[0] : "net";
+
+    for (size_t i = 0; i < sizeof(options_of) / sizeof(options_of[0]); i++) {
+        if (yb_cli_option(cli, options_of[i].option) != NULL &&
+            strcmp(options_of[i].bench, name) != 0) {
+            fprintf(cli->err, "yuebing bench %s: --%s belongs to `yuebing bench %s`\n", name,
+                    options_of[i].option, options_of[i].bench);
+            return YB_CLI_EXIT_REFUSED;
+        }
+    }
+    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++) {
+        if (strcmp(benches[i].name, name) == 0) {
+            return benches[i].run(cli);
+        }
+    }
+    fprintf(cli->err, "yuebing bench: there is no bench `%s`; try net, transfer or classes\n",
+            name);
+    return YB_CLI_EXIT_REFUSED;
 }

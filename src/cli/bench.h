@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench.h -- what `yuebing bench net` measures, ours and bare.
+ * bench.h -- the benches of `yuebing bench`, and what `net` measures, ours and bare.
  *
  * Each measurement runs a server in a child process and a client here, for a
  * fixed time, and is repeated in turns with its bare counterpart, so that both
@@ -18,7 +18,16 @@
 #include <sys/types.h>
 
 #include "base/config.h"
+#include "cli/cli.h"
 #include "net/address.h"
+
+/* The benches. Each returns the exit code. */
+int yb_bench_net(struct yb_cli *cli);
+int yb_bench_transfer(struct yb_cli *cli);
+int yb_bench_classes(struct yb_cli *cli);
+
+/* Return the median, and sort `values`. */
+double yb_bench_median(double *values, uint64_t count);
 
 /* What one run sends: `conns` connections, each with `depth` messages of `bytes` in flight. */
 struct yb_bench_load {

@@ -39,6 +39,21 @@ read_memory(const struct yb_transfer_memory *given, struct yb_transfer_memory *m
     return YB_OK;
 }
 
+/* Return the descriptor behind memory that the engine has allocated, so that registering it again
+ * is counted; -1: it is the caller's own memory. */
+static int
+backing_of(struct yb_transfer *engine, const void *base)
+{
+    int fd = -1;
+
+    yb_lock_acquire(&engine->lock);
+    for (struct yb_allocation *one = engine->allocations; one != NULL && fd < 0; one = one->next) {
+        fd = one->base == base ? yb_shared_info(one->shared).fd : -1;
+    }
+    yb_lock_release(&engine->lock);
+    return fd;
+}
+
 enum yb_status
 yb_transfer_register(struct yb_transfer *engine, void *base, uint64_t length,
                      const struct yb_transfer_memory *given, yb_transfer_region *region_out)
@@ -56,6 +71,7 @@ yb_transfer_register(struct yb_transfer *engine, void *base, uint64_t length,
         return YB_INVALID;
     }
     info.access = memory.access; /* The same bits. */
+    info.backing.fd = backing_of(engine, base);
     info.place = yb_memory_probe(engine->memory, base);
     if (memory.location_kind == YB_TRANSFER_LOCATION_DEVICE &&
         (info.place.kind == YB_MEMORY_HOST || info.place.index != memory.location_index)) {

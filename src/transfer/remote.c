@@ -13,10 +13,6 @@
 
 #define RETRY_DELAY_NS (2 * YB_NS_PER_MS)
 
-/* Shares that lower classes keep while a higher one has work, in parts of 1000. */
-#define SHARE_THROUGHPUT 200u
-#define SHARE_BACKGROUND 100u
-
 static const struct yb_plan_limits plan_limits = {
     .bytes_max = YB_SLICE_BYTES,
     .fragments_max = YB_SLICE_FRAGMENTS,
@@ -838,7 +834,7 @@ yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
     static const struct yb_id anybody;
     const struct yb_fair_options fair = {
         .cost_bytes_max = YB_SLICE_BYTES,
-        .share_permille = {0, SHARE_THROUGHPUT, SHARE_BACKGROUND},
+        .share_permille = {0, YB_REMOTE_SHARE_THROUGHPUT, YB_REMOTE_SHARE_BACKGROUND},
     };
     struct yb_remote *remote = calloc(1, sizeof(*remote));
     enum yb_status status;

@@ -47,6 +47,10 @@ struct yb_starved {
     struct yb_batch *tail;
 };
 
+/* Shares that lower classes keep while a higher one has work, in parts of 1000. */
+#define YB_REMOTE_SHARE_THROUGHPUT 200u
+#define YB_REMOTE_SHARE_BACKGROUND 100u
+
 struct yb_remote {
     uint32_t magic;
     struct yb_transfer *engine;
