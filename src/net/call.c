@@ -224,6 +224,9 @@ on_frame_sent(struct yb_out *out, enum yb_status status)
     call->outgoing = false;
     if (status != YB_OK) {
         call->sent = out->started;
+        if (status == YB_FAULT && call->give_up == YB_OK) {
+            call->give_up = YB_FAULT; /* It would meet the same memory again. */
+        }
         return; /* yb_call_fail_all() ends it. */
     }
     call->sent = true;

@@ -698,10 +698,12 @@ on_filled(void *owner, enum yb_status status, size_t length)
     if (conn->state == YB_CONN_CLOSING) {
         return;
     }
+    if (status == YB_FAULT) {
+        yb_conn_in_fault(conn);
+        return;
+    }
     if (status != YB_OK) {
-        yb_conn_fail(conn, status,
-                     status == YB_FAULT ? "the memory for incoming data cannot be written"
-                                        : "the peer closed the connection");
+        yb_conn_fail(conn, status, "the peer closed the connection");
         return;
     }
     yb_net_count(conn->net, YB_NET_STAT_BYTES_IN, length);

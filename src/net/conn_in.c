@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "net/conn_internal.h"
+#include "net/foreign.h"
 
 /* What is asked for when a frame's header is next: on a bulk lane little, so that the data
  * behind it need not be copied. */
@@ -280,6 +281,22 @@ sink_advance(struct yb_conn_in *in, size_t length)
     in->sink_skip = length;
 }
 
+/* The memory that data was meant for is not there: say whose fault it is. The connection ends,
+ * since the rest of the data has no place. */
+void
+yb_conn_in_fault(struct yb_conn *conn)
+{
+    struct yb_conn_in *in = &conn->in;
+
+    if (in->call != NULL && in->call->give_up == YB_OK) {
+        in->call->give_up = YB_FAULT;
+    }
+    if (in->request != NULL) {
+        in->request->faulted = true;
+    }
+    yb_conn_fail(conn, YB_FAULT, "the memory for incoming data cannot be written");
+}
+
 /* Take bytes of data out of the read buffer. Returns how many. */
 static size_t
 take_data(struct yb_conn *conn, const uint8_t *bytes, size_t length)
@@ -293,7 +310,10 @@ take_data(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         size_t room = vector->iov_len - in->sink_skip;
         size_t take = left < room ? left : room;
 
-        memcpy((uint8_t *)vector->iov_base + in->sink_skip, bytes, take);
+        if (yb_foreign_put((uint8_t *)vector->iov_base + in->sink_skip, bytes, take) != YB_OK) {
+            yb_conn_in_fault(conn);
+            return taken;
+        }
         sink_advance(in, take);
         bytes += take;
         left -= take;

@@ -213,6 +213,8 @@ uint64_t yb_conn_now(const struct yb_conn *conn);
 
 /* Ask the stream for more. */
 void yb_conn_in_read(struct yb_conn *conn);
+/* The memory that data was going to is not there. */
+void yb_conn_in_fault(struct yb_conn *conn);
 /* Take bytes that came from the stream (decrypted). */
 void yb_conn_in_bytes(struct yb_conn *conn, const uint8_t *bytes, size_t length);
 /* `length` bytes arrived straight in the sink. */

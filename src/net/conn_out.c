@@ -25,6 +25,7 @@
 
 #include "base/check.h"
 #include "net/conn_internal.h"
+#include "net/foreign.h"
 
 /* Data is encrypted in pieces of this size. */
 #define TLS_PIECE_BYTES (16u * 1024u)
@@ -493,6 +494,11 @@ flush_tls(struct yb_conn *conn)
         if (gather.count == 0) {
             break;
         }
+        if (conn->out.frames != NULL && conn->out.sent == conn->out.frames->end &&
+            yb_foreign_peek(gather.iov[0].iov_base, gather.iov[0].iov_len) != YB_OK) {
+            pop_frame(conn, YB_FAULT);
+            return YB_FAULT;
+        }
         status = yb_tls_write(conn->tls, gather.iov[0].iov_base,
                               gather.iov[0].iov_len < TLS_PIECE_BYTES ? gather.iov[0].iov_len
                                                                       : TLS_PIECE_BYTES,
@@ -570,10 +576,14 @@ yb_conn_out_written(struct yb_conn *conn, enum yb_status status, size_t length)
     if (conn->state == YB_CONN_CLOSING) {
         return;
     }
+    if (status == YB_FAULT) {
+        /* What could be read before it was taken, so the memory is that of the first frame. */
+        pop_frame(conn, YB_FAULT);
+        yb_conn_fail(conn, YB_FAULT, "the memory of outgoing data cannot be read");
+        return;
+    }
     if (status != YB_OK) {
-        yb_conn_fail(conn, status == YB_FAULT ? YB_FAULT : YB_PEER_LOST,
-                     status == YB_FAULT ? "a call's memory cannot be read"
-                                        : "the peer reset the connection");
+        yb_conn_fail(conn, YB_PEER_LOST, "the peer reset the connection");
         return;
     }
     if (conn->tls != NULL) {

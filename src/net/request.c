@@ -40,7 +40,7 @@ give_back(struct yb_request *request)
 static void
 on_reply_sent(struct yb_out *out, enum yb_status status)
 {
-    (void)status;
+    request_of_out(out)->faulted = status == YB_FAULT;
     give_back(request_of_out(out));
 }
 

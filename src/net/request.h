@@ -69,6 +69,7 @@ struct yb_request {
     bool replied;
     bool remembered; /* replay.h waits for its result. */
     bool undecided;  /* An earlier attempt of its operation still runs. */
+    bool faulted;    /* Memory of its data could not be touched; for `abort` and `released`. */
     struct yb_out out;
 };
 

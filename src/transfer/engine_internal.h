@@ -59,6 +59,7 @@ struct yb_transfer_worker {
     struct yb_inbound *inbound_free;
     struct yb_inbound *inbound; /* Being carried out. */
     uint8_t *trash;             /* Where the bytes of refused fragments go. */
+    uint64_t suspicious_ns;     /* Until then memory is looked at before it is used: service.c. */
     struct yb_remote *remotes;
 };
 

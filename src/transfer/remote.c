@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "net/foreign.h"
 #include "transfer/engine_internal.h"
 #include "transfer/wire/transfer_wire.h"
 
@@ -501,6 +502,9 @@ on_delay_over(struct yb_timer *timer)
     again((struct yb_slice *)((uint8_t *)timer - offsetof(struct yb_slice, timer)));
 }
 
+static bool drop_refused(struct yb_slice *slice);
+static bool any_refused(const struct yb_slice *slice);
+
 /* The path that failed a write is quiet, or cannot be made so. */
 static void
 on_quiet(void *owner, enum yb_status status)
@@ -510,6 +514,11 @@ on_quiet(void *owner, enum yb_status status)
     struct yb_slice_end end = {.status = batch->stopped, .in_doubt = status != YB_OK};
 
     slice->remote->references--;
+    if (status == YB_OK && any_refused(slice) && !drop_refused(slice)) {
+        free_slice(slice);
+        check_batch(batch);
+        return;
+    }
     if (status == YB_OK && batch->stopped == YB_OK) {
         again(slice);
         return;
@@ -552,6 +561,32 @@ any_refused(const struct yb_slice *slice)
     return false;
 }
 
+/* Let the slice wait until what its path was doing is over (T1 of transfer.h). */
+static void
+quiesce(struct yb_slice *slice)
+{
+    slice->state = YB_SLICE_QUIETING;
+    slice->remote->references++;
+    slice->path->ops->quiesce(slice->path, slice->deadline_ns, on_quiet, slice);
+}
+
+/* Give the fragments whose local memory is bad their status: they fail alone (T4). Returns false
+ * if all are good now, so that nobody is to blame. */
+static bool
+find_faults(struct yb_slice *slice)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; slice->staging == NULL && i < slice->count; i++) {
+        struct yb_fragment *fragment = &slice->fragments[i];
+
+        fragment->status =
+            yb_foreign_check(fragment->local, fragment->length, slice->op == YB_TRANSFER_READ);
+        found = found || fragment->status != YB_OK;
+    }
+    return found;
+}
+
 /* Try the slice again where that is safe and useful. Returns false if this was its end. */
 static bool
 try_again(struct yb_slice *slice, struct yb_slice_end end)
@@ -561,6 +596,17 @@ try_again(struct yb_slice *slice, struct yb_slice_end end)
 
     if (batch->stopped != YB_OK || now_of(remote) >= slice->deadline_ns || remote->closing) {
         return false;
+    }
+    if (end.local_fault && find_faults(slice)) {
+        if (end.in_doubt) {
+            quiesce(slice);
+        } else if (drop_refused(slice)) {
+            again(slice);
+        } else {
+            free_slice(slice);
+            check_batch(batch);
+        }
+        return true;
     }
     if (end.status == YB_AGAIN && !end.in_doubt) {
         slice->state = YB_SLICE_DELAYED;
@@ -578,9 +624,7 @@ try_again(struct yb_slice *slice, struct yb_slice_end end)
         again(slice);
         return true;
     }
-    slice->state = YB_SLICE_QUIETING; /* T1 of transfer.h */
-    remote->references++;
-    slice->path->ops->quiesce(slice->path, slice->deadline_ns, on_quiet, slice);
+    quiesce(slice);
     return true;
 }
 

@@ -14,14 +14,20 @@
  *   V2  A write is answered only after its last byte is in place, on the device too.
  *   V3  A drain is answered only when nothing that its sender's process sent before, to
  *       this worker, is still being carried out.
+ *   V4  Memory that is registered but cannot be touched any more costs its own fragments
+ *       and, once, the connection on which it was met: whoever comes again within
+ *       SUSPICIOUS_NS is answered FAULT for it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "net/conn.h"
+#include "net/foreign.h"
 #include "transfer/engine_internal.h"
 #include "transfer/wire/transfer_wire.h"
+
+#define SUSPICIOUS_NS (10 * YB_NS_PER_S)
 
 struct yb_inbound {
     struct yb_inbound *next;
@@ -204,6 +210,40 @@ on_device(const struct yb_region_range *range)
     return range->pinned != NULL && yb_region_place(range->pinned).kind != YB_MEMORY_HOST;
 }
 
+/* The memory of a request could not be touched: look before it is tried again (V4). */
+static void
+note_fault(struct yb_inbound *inbound)
+{
+    struct yb_transfer_worker *worker = inbound->worker;
+
+    if (inbound->request->faulted) {
+        worker->suspicious_ns = yb_deadline_after(yb_loop_now(worker->loop), SUSPICIOUS_NS);
+    }
+}
+
+/* Pin the ranges of a request. Returns how many are refused. */
+static uint32_t
+pin_ranges(struct yb_inbound *inbound)
+{
+    struct yb_transfer_worker *worker = inbound->worker;
+    uint32_t refused = yb_region_pin(worker->engine->regions, inbound->ranges, inbound->count,
+                                     inbound->writes ? YB_REGION_WRITE : YB_REGION_READ);
+
+    if (worker->suspicious_ns <= yb_loop_now(worker->loop)) {
+        return refused;
+    }
+    for (uint32_t i = 0; i < inbound->count; i++) {
+        struct yb_region_range *range = &inbound->ranges[i];
+
+        if (range->status == YB_OK && range->pinned != NULL && !on_device(range) &&
+            yb_foreign_check(range->bytes, range->length, inbound->writes) != YB_OK) {
+            range->status = YB_FAULT;
+            refused++;
+        }
+    }
+    return refused;
+}
+
 /* Give the ranges that lie on a device a place in host memory. */
 static enum yb_status
 stage(struct yb_inbound *inbound)
@@ -342,6 +382,7 @@ start_copies(struct yb_inbound *inbound)
 static void
 on_read_sent(struct yb_request *request)
 {
+    note_fault(request->context);
     inbound_give(request->context);
 }
 
@@ -382,7 +423,7 @@ place_write(void *service, struct yb_request *request, const struct iovec **iov_
         status = YB_INVALID;
     }
     if (status == YB_OK) {
-        (void)yb_region_pin(engine->regions, inbound->ranges, inbound->count, YB_REGION_WRITE);
+        (void)pin_ranges(inbound);
         status = fill_iov(inbound);
     }
     if (status != YB_OK) {
@@ -409,6 +450,7 @@ static void
 abort_write(void *service, struct yb_request *request)
 {
     (void)service;
+    note_fault(request->context);
     inbound_give(request->context);
 }
 
@@ -433,8 +475,7 @@ handle_read(void *service, struct yb_request *request)
     if (status == YB_OK && total == 0) {
         status = YB_INVALID;
     }
-    if (status == YB_OK &&
-        yb_region_pin(engine->regions, inbound->ranges, inbound->count, YB_REGION_READ) > 0) {
+    if (status == YB_OK && pin_ranges(inbound) > 0) {
         reply_outcomes(inbound, YB_OK);
         return;
     }

@@ -91,6 +91,7 @@ struct yb_slice_end {
     enum yb_status status; /* OK: applied, but for fragments with a status of their own. */
     bool in_doubt;         /* A write that may have landed, or may still land. */
     bool path_failed; /* Not the slice's fault: another path may do it, once this one is quiet. */
+    bool local_fault; /* Some local memory could not be touched; what is good may go again. */
 };
 
 #endif /* YB_TRANSFER_SLICE_H */

@@ -171,6 +171,7 @@ end_of(struct yb_slice *slice)
         return end;
     }
     end.in_doubt = call->sent && slice->op == YB_TRANSFER_WRITE;
+    end.local_fault = call->status == YB_FAULT;
     return end;
 }
 
