@@ -21,6 +21,7 @@
 /*    name   rank     protects */
 #define YB_LOCK_MAP(X)                                                           \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
+    X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \
     X(REGION,  40) /* memory/region.c: the table of registered memory */          \
     X(FENCE,   45) /* net/fence.c: which connection of a peer counts */           \
     X(HELPER,  50) /* net/helper.c: the job queue of one helper pool */           \

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "transfer/engine_internal.h"
+#include "transfer/shm/shm.h"
 #include "transfer/wire/transfer_wire.h"
 
 #define DEFAULT_LISTEN  "127.0.0.1:0"
@@ -154,6 +155,9 @@ make_parts(struct yb_transfer *engine)
     }
     if (status == YB_OK) {
         status = yb_region_table_create(engine->options.regions_max, &engine->regions);
+    }
+    if (status == YB_OK && (engine->options.paths & YB_TRANSFER_PATH_SHM) != 0) {
+        status = yb_shm_host_create(engine->regions, &engine->shm);
     }
     engine->batches = calloc(engine->options.batches_max, sizeof(*engine->batches));
     engine->batch_free = calloc(engine->options.batches_max, sizeof(*engine->batch_free));
@@ -405,6 +409,7 @@ yb_transfer_create(const struct yb_transfer_options *options, struct yb_transfer
     yb_lock_init(&engine->lock, YB_LOCK_ENGINE);
     yb_lock_cond_init(&engine->changed);
     yb_transfer_service_init(engine);
+    yb_shm_service_init(engine);
     engine->service = (struct yb_service){
         .methods = engine->methods,
         .method_count = engine->method_count,
@@ -519,6 +524,7 @@ yb_transfer_destroy(struct yb_transfer **engine_ref)
         free(engine->batches[i]->states);
         free(engine->batches[i]);
     }
+    yb_shm_host_destroy(&engine->shm);
     yb_transfer_memory_fini(engine);
     free_parts(engine);
     free(engine->workers);

@@ -84,6 +84,7 @@ struct yb_transfer {
     struct yb_replay *replay;
     struct yb_memory *memory;
     struct yb_region_table *regions;
+    struct yb_shm_host *shm; /* NULL: that path is switched off. */
     struct yb_server *server;
     struct yb_address address;
     struct yb_method methods[8];

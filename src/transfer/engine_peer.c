@@ -17,6 +17,7 @@
 
 #define WAIT_STEP_NS  YB_NS_PER_S
 #define FENCE_LOOK_NS YB_NS_PER_MS
+#define PATH_LOOK_NS  YB_NS_PER_MS
 
 struct question {
     struct yb_mail mail;
@@ -244,18 +245,48 @@ fill_probe(struct question *question)
     }
 }
 
+static bool
+any_opening(const struct yb_remote *remote)
+{
+    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX && remote->paths[i] != NULL; i++) {
+        if (remote->paths[i]->state == YB_PATH_OPENING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Answer when every path is known to be up or down, so that the first question after open finds
+ * out which ways there are. */
+static void
+answer_probe(struct question *question)
+{
+    struct yb_remote *remote = question->remote;
+    struct yb_loop *loop = question->worker->loop;
+    enum yb_status status = question->call.status;
+
+    if (question->call.answered && status == YB_OK && !remote->closing) {
+        if (any_opening(remote) && yb_loop_now(loop) < question->deadline_ns) {
+            yb_loop_arm(loop, &question->timer, yb_deadline_after(yb_loop_now(loop), PATH_LOOK_NS));
+            return;
+        }
+        fill_probe(question);
+    }
+    answer(question, status);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+static void
+on_look(struct yb_timer *timer)
+{
+    answer_probe((struct question *)((uint8_t *)timer - offsetof(struct question, timer)));
+}
+
 static void
 on_pong(struct yb_call *call)
 {
-    struct question *question = call->owner;
-    struct yb_remote *remote = question->remote;
-
-    if (call->answered && call->status == YB_OK && !remote->closing) {
-        fill_probe(question);
-    }
-    answer(question, call->status);
-    remote->references--;
-    yb_remote_check_gone(remote);
+    answer_probe(call->owner);
 }
 
 static void
@@ -285,6 +316,7 @@ run_ask(struct yb_mail *mail)
         .done = on_pong,
         .owner = question,
     };
+    yb_timer_init(&question->timer, on_look);
     remote->references++;
     status = yb_peer_call(remote->control, &question->call);
     if (status != YB_OK) {

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/shm/copy.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "transfer/shm/attach.h"
+#include "transfer/shm/shm_internal.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* Let the kernel copy: slower, but it survives what it cannot write. */
+static enum yb_status
+copy_by_kernel(void *to, const uint8_t *from, uint64_t length)
+{
+    struct iovec local = {.iov_base = to, .iov_len = length};
+    struct iovec remote = {.iov_len = length};
+    uint64_t moved;
+
+    memcpy(&remote.iov_base, &from, sizeof(from));
+    return yb_shm_attach_read(getpid(), &local, &remote, 1, &moved);
+}
+
+/* Whether memory of ours is shared memory that was allocated as such: it is sealed, and all of it
+ * is there. */
+static bool
+is_sure(struct yb_shm_hold *hold, const void *to, uint64_t length)
+{
+    struct yb_region_info *own = &hold->own;
+    uintptr_t at = (uintptr_t)to;
+    uintptr_t base = (uintptr_t)own->base;
+
+    if (own->id == 0 || at < base || at - base > own->length ||
+        length > own->length - (at - base)) {
+        if (yb_region_find(hold->session->host->regions, to, length, own) != YB_OK) {
+            own->id = 0;
+            return false;
+        }
+    }
+    return own->backing.fd >= 0;
+}
+
+/* Make sure that the pages are there and can be written, then copy. */
+static enum yb_status
+copy_safely(void *to, const uint8_t *from, uint64_t length)
+{
+    uintptr_t page = (uintptr_t)getpagesize() - 1;
+    uintptr_t first = (uintptr_t)to & ~page;
+    uintptr_t last = ((uintptr_t)to + length + page) & ~page;
+
+    if (madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0) {
+        memcpy(to, from, length);
+        return YB_OK;
+    }
+    if (errno == EFAULT || errno == ENOMEM) {
+        return YB_FAULT;
+    }
+    return copy_by_kernel(to, from, length); /* An old kernel, or memory that it must judge. */
+}
+
+enum yb_shm_loan
+yb_shm_hold_take(struct yb_shm_hold *hold, uint64_t region, bool ask)
+{
+    if (hold->region != region) {
+        yb_shm_hold_release(hold);
+        hold->loan = yb_shm_session_pin(hold->session, region, ask, &hold->mapped);
+        hold->region = region;
+    }
+    return hold->loan;
+}
+
+void
+yb_shm_hold_release(struct yb_shm_hold *hold)
+{
+    if (hold->region != 0 && hold->loan == YB_SHM_LOAN_READY) {
+        yb_shm_session_unpin(hold->session, hold->region);
+    }
+    hold->region = 0;
+}
+
+enum yb_status
+yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address, uint64_t length, void *to)
+{
+    const struct yb_shm_mapped *mapped = &hold->mapped;
+
+    YB_ASSERT(hold->region != 0 && hold->loan == YB_SHM_LOAN_READY);
+    if (address < mapped->base || address - mapped->base > mapped->length ||
+        length > mapped->length - (address - mapped->base)) {
+        return YB_INVALID;
+    }
+    if (is_sure(hold, to, length)) {
+        memcpy(to, mapped->bytes + (address - mapped->base), length);
+        return YB_OK;
+    }
+    return copy_safely(to, mapped->bytes + (address - mapped->base), length);
+}
+
+void
+yb_shm_gather_add(struct yb_shm_gather *gather, uint32_t index, uint64_t address, uint64_t length,
+                  void *to)
+{
+    uint32_t at = gather->count++;
+
+    YB_ASSERT(at < YB_SLICE_FRAGMENTS);
+    gather->index[at] = index;
+    gather->local[at] = (struct iovec){.iov_base = to, .iov_len = length};
+    gather->remote[at].iov_len = length;
+    memcpy(&gather->remote[at].iov_base, &address, sizeof(address)); /* Only a number here. */
+}
+
+enum yb_status
+yb_shm_gather_copy(struct yb_shm_gather *gather, struct yb_shm_session *session,
+                   enum yb_status *statuses)
+{
+    uint32_t from = 0;
+
+    while (from < gather->count) {
+        uint64_t moved;
+        enum yb_status status = yb_shm_session_read(
+            session, &gather->local[from], &gather->remote[from], gather->count - from, &moved);
+
+        if (status == YB_OK) {
+            return YB_OK;
+        }
+        if (status != YB_FAULT) {
+            return status;
+        }
+        while (from < gather->count && moved >= gather->local[from].iov_len) {
+            moved -= gather->local[from++].iov_len;
+        }
+        if (from < gather->count) {
+            statuses[gather->index[from++]] = YB_FAULT;
+        }
+    }
+    return YB_OK;
+}

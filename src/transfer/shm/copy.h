@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy.h -- bring bytes of the peer here: out of a mapping, or by attach.
+ *
+ * Both sides use it: the initiator for reads, the target for writes. It copies, and judges
+ * nothing: whether the bytes count is decided afterwards.
+ *
+ * Failure   Memory of this process may be registered, or named by an item, and yet not be
+ *           writable: that is one fragment's FAULT, and must never end the process. So a
+ *           copy out of a mapping first has the kernel look at the pages that it goes to, which
+ *           costs a third of the rate; but for shared memory of our own, which is sealed and
+ *           populated.
+ *
+ * Threads   The worker that has the session.
+ */
+#ifndef YB_TRANSFER_SHM_COPY_H
+#define YB_TRANSFER_SHM_COPY_H
+
+#include "memory/region.h"
+#include "transfer/shm/session.h"
+#include "transfer/slice.h"
+
+/* The mapping that is pinned now: neighbours are mostly of the same region. */
+struct yb_shm_hold {
+    struct yb_shm_session *session;
+    uint64_t region; /* 0: none. */
+    enum yb_shm_loan loan;
+    struct yb_shm_mapped mapped;
+    struct yb_region_info own; /* Our region that was written last; id 0: none. */
+};
+
+/* Pin `region` instead of what is pinned. */
+enum yb_shm_loan yb_shm_hold_take(struct yb_shm_hold *hold, uint64_t region, bool ask);
+void yb_shm_hold_release(struct yb_shm_hold *hold);
+/* Copy what is at `address` in the peer. INVALID: the mapping does not reach so far. FAULT: `to`
+ * cannot be written. */
+YB_CHECKED enum yb_status yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address,
+                                           uint64_t length, void *to);
+
+/* What goes by attach, in one call. */
+struct yb_shm_gather {
+    uint32_t count;
+    uint32_t index[YB_SLICE_FRAGMENTS];
+    struct iovec local[YB_SLICE_FRAGMENTS];
+    struct iovec remote[YB_SLICE_FRAGMENTS];
+};
+
+void yb_shm_gather_add(struct yb_shm_gather *gather, uint32_t index, uint64_t address,
+                       uint64_t length, void *to);
+
+/* Copy all. What cannot be read, or written here, gets FAULT in statuses[index]; the others are
+ * copied. Anything but OK is the session's failure. */
+YB_CHECKED enum yb_status yb_shm_gather_copy(struct yb_shm_gather *gather,
+                                             struct yb_shm_session *session,
+                                             enum yb_status *statuses);
+
+#endif /* YB_TRANSFER_SHM_COPY_H */
