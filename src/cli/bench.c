@@ -22,7 +22,6 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"fragments", "LIST", "transfer: pieces that an object of 2 MiB is cut into (1,64,512)"},
     {"streams", "LIST", "transfer: connections to the target (1,4)"},
     {"op", "OP", "transfer: read, write or both (both)"},
-    {"tls", NULL, "transfer: all rows over TLS, not just one"},
     {"on", "PATH", "classes: tcp or shm (tcp)"},
     {NULL, NULL, NULL},
 };
@@ -34,7 +33,7 @@ static const struct {
 } options_of[] = {
     {"idle", "net"},       {"path", "transfer"},      {"device", "transfer"},
     {"sizes", "transfer"}, {"fragments", "transfer"}, {"streams", "transfer"},
-    {"op", "transfer"},    {"tls", "transfer"},       {"on", "classes"},
+    {"op", "transfer"},    {"on", "classes"},
 };
 
 #define ROUNDS_MAX    99u

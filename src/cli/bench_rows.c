@@ -110,9 +110,10 @@ read_words(const struct yb_cli *cli, struct yb_bench_plan *plan)
         fprintf(cli->err, "yuebing bench transfer: --op is read, write or both; not `%s`\n", op);
         return false;
     }
-    plan->tls_only = yb_cli_option(cli, "tls") != NULL;
+    plan->tls_only = cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON;
     if (plan->tls_only && plan->paths == YB_TRANSFER_PATH_SHM) {
-        fprintf(cli->err, "yuebing bench transfer: --tls is for tcp; shm has nothing to encrypt\n");
+        fprintf(cli->err,
+                "yuebing bench transfer: --tls on is for tcp; shm has nothing to encrypt\n");
         return false;
     }
     return true;
