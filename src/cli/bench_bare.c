@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ wait_events(const struct yb_config *config, int epoll_fd, struct epoll_event *ev
         if (count != 0 || config->net_spin_us == 0) {
             break;
         }
+        (void)sched_yield(); /* As our loop does; the other end may need this core. */
     } while (now_ns() < until);
     return count != 0 ? count : epoll_wait(epoll_fd, events, EVENTS_MAX, 1000);
 }

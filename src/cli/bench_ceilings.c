@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -273,7 +274,9 @@ receive_message(const struct yb_bench_raw *raw, int epoll_fd, uint8_t *message)
         int count = epoll_wait(epoll_fd, &event, 1, 0);
         ssize_t got;
 
-        if (count == 0 && now_ns() >= until_ns) {
+        if (count == 0 && now_ns() < until_ns) {
+            (void)sched_yield(); /* The other end may need this core. */
+        } else if (count == 0) {
             count = epoll_wait(epoll_fd, &event, 1, 10000);
             if (count <= 0) {
                 return complain("ping-pong stands still");

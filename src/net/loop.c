@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/loop.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -226,6 +227,9 @@ spin(struct yb_loop *loop, uint64_t timeout_ns)
             loop->spin_score = yb_loop_spin_next(loop->spin_score, YB_SPIN_WON);
             return true;
         }
+        /* The one that is waited for may be in line for this very core: without this it would run
+         * only after the spin, and each message would cost two of them. */
+        (void)sched_yield();
     } while (yb_clock_now(loop->clock) < until);
     loop->spin_score = yb_loop_spin_next(loop->spin_score, YB_SPIN_LOST);
     return false;
