@@ -18,8 +18,10 @@
 #include "transfer/engine_internal.h"
 #include "transfer/wire/transfer_wire.h"
 
-/* Slices in flight per stream and class: enough to keep a socket busy, not more (E5). */
-#define STREAM_DEPTH 4u
+/* Slices in flight: enough to keep the sockets busy, not more, since whatever is under way stands
+ * before a slice of a higher class (E5). First-token slices have a window of their own and so wait
+ * for no other; throughput and background share one. */
+#define WINDOW_SLICES 8u
 
 #define STREAMS_MAX 16u
 
@@ -28,6 +30,7 @@ struct tcp_path {
     uint32_t stream_count;
     struct yb_peer *streams[STREAMS_MAX];
     uint32_t flying[STREAMS_MAX][YB_CLASS_COUNT];
+    uint32_t window[2]; /* In flight: first_token; throughput and background together. */
 };
 
 /* A drain that asks every stream and class. */
@@ -113,6 +116,12 @@ tcp_serves(const struct yb_path *path, const struct yb_slice *slice)
     return true;
 }
 
+static uint32_t *
+window_of(struct tcp_path *path, enum yb_class class)
+{
+    return &path->window[class == YB_CLASS_FIRST_TOKEN ? 0 : 1];
+}
+
 /* ---- slices ------------------------------------------------------------------------------- */
 
 /* Its number, for the stream itself may have been given up before its calls end. */
@@ -184,6 +193,7 @@ on_done(struct yb_call *call)
     struct yb_slice_end end = end_of(slice);
 
     path->flying[stream][call->class]--;
+    (*window_of(path, call->class))--;
     path->base.flying--;
     path->base.counts.slices++;
     if (end.status != YB_OK) {
@@ -220,12 +230,12 @@ encode_fragments(struct yb_slice *slice)
     return (uint32_t)length;
 }
 
-/* Return the stream with the least in flight in this class, or `stream_count`: all are full. */
+/* Return the stream with the least in flight in this class. */
 static uint32_t
 pick_stream(const struct tcp_path *path, enum yb_class class)
 {
-    uint32_t best = path->stream_count;
-    uint32_t least = STREAM_DEPTH;
+    uint32_t least = UINT32_MAX;
+    uint32_t best = 0;
 
     for (uint32_t i = 0; i < path->stream_count; i++) {
         if (path->flying[i][class] < least) {
@@ -248,7 +258,7 @@ tcp_submit(struct yb_path *base, struct yb_slice *slice)
     if (base->state != YB_PATH_UP) {
         return YB_UNSUPPORTED;
     }
-    if (stream == path->stream_count) {
+    if (*window_of(path, class) == WINDOW_SLICES) {
         return YB_AGAIN;
     }
     slice->call = (struct yb_call){
@@ -275,6 +285,7 @@ tcp_submit(struct yb_path *base, struct yb_slice *slice)
         return status;
     }
     path->flying[stream][class]++;
+    (*window_of(path, class))++;
     path->base.flying++;
     return YB_OK;
 }
