@@ -33,6 +33,9 @@ test-asan: setup ## the suites under AddressSanitizer and UndefinedBehaviorSanit
 test-tsan: setup ## the suites under ThreadSanitizer
 	@tools/test.sh tsan
 
+test-device: setup-test all ## the suites of device memory, with a stand-in for its driver
+	@meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite device
+
 test-mutants: setup-test ## every documented mutant must make its test fail
 	@tools/mutants.py
 
@@ -64,5 +67,5 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-mutants fuzz bench \
-        install format lint clean help
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-mutants fuzz \
+        bench install format lint clean help

@@ -22,7 +22,6 @@
 #define REPLAY_RECORDS  65536u
 #define REPLAY_BYTES    (32ull << 20)
 #define SPAN_RECORDS    16384u
-#define COPY_POLL_NS    YB_NS_PER_MS
 #define QUIET_LOOK_NS   YB_NS_PER_MS
 
 /* Take the caller's options, as much of them as it knows, and fill in defaults. */
@@ -139,8 +138,8 @@ make_parts(struct yb_transfer *engine)
 {
     const struct yb_memory_staging staging = {
         .queues = engine->options.workers,
-        .slices = YB_TRANSFER_STAGING_SLICES,
-        .slice_bytes = YB_SLICE_BYTES,
+        .slices = YB_COPIES_SLICES,
+        .slice_bytes = YB_COPIES_SLICE_BYTES,
     };
     enum yb_status status = yb_stats_create(&engine->stats);
 
@@ -172,65 +171,13 @@ make_parts(struct yb_transfer *engine)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void
-arm_copy_timer(struct yb_transfer_worker *worker)
-{
-    yb_loop_arm(worker->loop, &worker->copy_timer,
-                yb_deadline_after(yb_loop_now(worker->loop), COPY_POLL_NS));
-}
-
-/* Devices give no descriptor to wait for: look while copies are under way, and only then. */
-static void
-poll_copies(struct yb_transfer_worker *worker)
-{
-    (void)yb_memory_poll(worker->copies);
-    if (yb_memory_pending(worker->copies) > 0) {
-        arm_copy_timer(worker);
-        yb_loop_defer(worker->loop, &worker->copy_task);
-    }
-}
-
-static void
-on_copy_timer(struct yb_timer *timer)
-{
-    poll_copies((struct yb_transfer_worker *)((uint8_t *)timer -
-                                              offsetof(struct yb_transfer_worker, copy_timer)));
-}
-
-static void
-on_copy_task(struct yb_task *task)
-{
-    poll_copies((struct yb_transfer_worker *)((uint8_t *)task -
-                                              offsetof(struct yb_transfer_worker, copy_task)));
-}
-
-enum yb_status
-yb_transfer_copy(struct yb_transfer_worker *worker, struct yb_memory_copy *copy)
-{
-    enum yb_status status;
-
-    if (worker->copies == NULL) {
-        return YB_UNSUPPORTED;
-    }
-    status = yb_memory_copy_start(worker->copies, copy);
-    if (status == YB_OK) {
-        yb_loop_defer(worker->loop, &worker->copy_task);
-    }
-    return status;
-}
-
 /* On the worker's thread: what belongs to it. */
 static void
 enter_worker(void *context)
 {
     struct yb_transfer_worker *worker = context;
 
-    worker->copy_task.run = on_copy_task;
-    yb_timer_init(&worker->copy_timer, on_copy_timer);
-    if (yb_memory_device_count(worker->engine->memory) > 0 &&
-        yb_memory_queue_create(worker->engine->memory, &worker->copies) != YB_OK) {
-        worker->copies = NULL;
-    }
+    yb_copies_init(&worker->copies, worker->engine->memory, worker->loop);
 }
 
 static void
@@ -258,8 +205,7 @@ ask_quiet(void *context)
     struct yb_transfer_worker *worker = question->worker;
 
     question->answer = worker->remotes == NULL && worker->inbound == NULL &&
-                       yb_net_idle(worker->net) &&
-                       (worker->copies == NULL || yb_memory_pending(worker->copies) == 0);
+                       yb_net_idle(worker->net) && yb_copies_idle(&worker->copies);
 }
 
 static void
@@ -267,8 +213,6 @@ leave_worker(void *context)
 {
     struct yb_transfer_worker *worker = context;
 
-    yb_loop_disarm(worker->loop, &worker->copy_timer);
-    yb_loop_undefer(worker->loop, &worker->copy_task);
     yb_transfer_inbound_fini(worker);
     while (worker->slices != NULL) {
         struct yb_slice *slice = worker->slices;
@@ -276,9 +220,7 @@ leave_worker(void *context)
         worker->slices = slice->next;
         free(slice);
     }
-    if (worker->copies != NULL) {
-        yb_memory_queue_destroy(&worker->copies);
-    }
+    yb_copies_fini(&worker->copies);
 }
 
 static enum yb_status

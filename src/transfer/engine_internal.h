@@ -7,6 +7,8 @@
  *     engine_peer.c  peers, probe, drain, fence
  *     engine_batch.c submit, poll, wait, cancel, release
  *     remote.c       a peer on its worker: queue, paths, batches
+ *     copies.c       a worker's copies to and from devices, and their staging slices
+ *     stage.c        slices of device memory
  *     service.c      the answering side: writes, reads, notifications, drains
  *     plan.c         which bytes move together
  *     tcp/ shm/      the paths
@@ -29,6 +31,7 @@
 #include "net/tls.h"
 #include "net/worker.h"
 #include "transfer/batch.h"
+#include "transfer/copies.h"
 #include "transfer/path.h"
 #include "transfer/remote.h"
 
@@ -37,7 +40,6 @@
 
 #define YB_TRANSFER_PEERS_MAX         1024u
 #define YB_TRANSFER_NOTIFICATIONS_MAX 1024u
-#define YB_TRANSFER_STAGING_SLICES    16u
 #define YB_TRANSFER_SLICES_PER_WORKER 2048u /* But for those reserved: remote.h. */
 
 struct yb_shm_host;
@@ -50,16 +52,18 @@ struct yb_transfer_worker {
     struct yb_worker *worker;
     struct yb_loop *loop;
     struct yb_net *net;
-    struct yb_memory_queue *copies; /* NULL: no device. */
-    struct yb_timer copy_timer;     /* Polls the copies while there are any ... */
-    struct yb_task copy_task;       /* ... at the end of a busy turn, too. */
-    struct yb_slice *slices;        /* Free ones. */
+    struct yb_copies copies;
+    struct yb_slice *slices; /* Free ones. */
     uint32_t slices_used;
     uint32_t starved_count; /* Batches of all remotes that wait for a slice. */
+    uint32_t parked_count;  /* Slices of all remotes that wait for staging. */
     struct yb_inbound *inbound_free;
-    struct yb_inbound *inbound; /* Being carried out. */
-    uint8_t *trash;             /* Where the bytes of refused fragments go. */
-    uint64_t suspicious_ns;     /* Until then memory is looked at before it is used: service.c. */
+    struct yb_inbound *inbound;        /* Being carried out. */
+    struct yb_inbound *unstaged_first; /* Reads among them that wait for staging. */
+    struct yb_inbound *unstaged_last;
+    struct yb_task unstaged_task; /* Looks for them when a slice was given back. */
+    uint8_t *trash;               /* Where the bytes of refused fragments go. */
+    uint64_t suspicious_ns;       /* Until then memory is looked at before it is used: service.c. */
     struct yb_remote *remotes;
 };
 
@@ -137,11 +141,5 @@ bool yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id id
 void yb_transfer_inbound_fini(struct yb_transfer_worker *worker);
 /* A peer may reach this engine's memory: same tenant, or a node or admin. */
 bool yb_transfer_peer_allowed(const struct yb_transfer *engine, const struct yb_hello_result *peer);
-
-/* ---- remote.c ---- */
-
-/* Start a copy to or from device memory on this worker; see memory_type.h. */
-YB_CHECKED enum yb_status yb_transfer_copy(struct yb_transfer_worker *worker,
-                                           struct yb_memory_copy *copy);
 
 #endif /* YB_TRANSFER_ENGINE_INTERNAL_H */

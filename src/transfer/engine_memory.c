@@ -54,6 +54,12 @@ backing_of(struct yb_transfer *engine, const void *base)
     return fd;
 }
 
+static bool
+same_place(struct yb_memory_place a, struct yb_memory_place b)
+{
+    return a.kind == b.kind && a.index == b.index;
+}
+
 enum yb_status
 yb_transfer_register(struct yb_transfer *engine, void *base, uint64_t length,
                      const struct yb_transfer_memory *given, yb_transfer_region *region_out)
@@ -81,6 +87,9 @@ yb_transfer_register(struct yb_transfer *engine, void *base, uint64_t length,
         info.place.index =
             memory.location_kind == YB_TRANSFER_LOCATION_NUMA ? memory.location_index : 0;
         status = yb_memory_check(base, length);
+    } else if (!same_place(yb_memory_probe(engine->memory, (uint8_t *)base + length - 1),
+                           info.place)) {
+        status = YB_FAULT; /* It is longer than what was allocated. */
     } else {
         status = yb_memory_open(engine->memory, info.place);
     }

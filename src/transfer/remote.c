@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "net/foreign.h"
 #include "transfer/engine_internal.h"
+#include "transfer/stage.h"
 #include "transfer/wire/transfer_wire.h"
 
 #define RETRY_DELAY_NS (2 * YB_NS_PER_MS)
@@ -28,8 +29,8 @@ now_of(const struct yb_remote *remote)
     return yb_loop_now(remote->worker->loop);
 }
 
-static void
-dispatch_soon(struct yb_remote *remote)
+void
+yb_remote_dispatch_soon(struct yb_remote *remote)
 {
     yb_loop_defer(remote->worker->loop, &remote->dispatch_task);
 }
@@ -120,7 +121,7 @@ give_slice(struct yb_remote *remote, struct yb_slice *slice)
     }
     for (struct yb_remote *each = worker->remotes; each != NULL; each = each->next) {
         if (each->starved_count > 0) {
-            dispatch_soon(each);
+            yb_remote_dispatch_soon(each);
         }
     }
 }
@@ -203,17 +204,12 @@ free_slice(struct yb_slice *slice)
     if (batch->planned == slice) {
         batch->planned = NULL;
     }
-    if (slice->staging != NULL) {
-        yb_memory_staging_give(remote->worker->copies, slice->staging);
-        slice->staging = NULL;
-        dispatch_soon(remote); /* Somebody may wait for it. */
-    }
+    yb_stage_give(slice);
     give_slice(remote, slice);
 }
 
-/* Account for all fragments, each by its own status where the slice as a whole went well. */
-static void
-end_slice(struct yb_slice *slice, struct yb_slice_end end, uint32_t path_bit)
+void
+yb_remote_end_slice(struct yb_slice *slice, struct yb_slice_end end, uint32_t path_bit)
 {
     struct yb_batch *batch = slice->batch;
 
@@ -230,12 +226,13 @@ end_slice(struct yb_slice *slice, struct yb_slice_end end, uint32_t path_bit)
     check_batch(batch);
 }
 
-static void
-queue_slice(struct yb_slice *slice)
+void
+yb_remote_queue_slice(struct yb_slice *slice)
 {
     slice->state = YB_SLICE_QUEUED;
+    /* What was copied out of a device has paid when it was. */
     yb_fair_item_init(&slice->queue, (enum yb_class)slice->batch->options.work_class,
-                      slice->deadline_ns, slice->bytes);
+                      slice->deadline_ns, slice->staged ? 0 : slice->bytes);
     yb_fair_push(&slice->remote->queue, &slice->queue);
 }
 
@@ -272,7 +269,7 @@ feed(struct yb_batch *batch)
     for (uint32_t i = 0; i < slice->count; i++) {
         slice->fragments[i].status = YB_OK;
     }
-    queue_slice(slice);
+    yb_remote_queue_slice(slice);
 }
 
 static void
@@ -290,98 +287,6 @@ feed_starved(struct yb_remote *remote)
     }
 }
 
-/* ---- device memory ------------------------------------------------------------------------ */
-
-/* Point the iov at the host memory that holds, or will hold, the local bytes. */
-static void
-fill_iov(struct yb_slice *slice)
-{
-    uint8_t *staging = slice->staging;
-
-    slice->iov_count = slice->count;
-    for (uint32_t i = 0; i < slice->count; i++) {
-        const struct yb_fragment *fragment = &slice->fragments[i];
-
-        slice->iov[i].iov_base = staging != NULL ? staging : fragment->local;
-        slice->iov[i].iov_len = fragment->length;
-        staging = staging != NULL ? staging + fragment->length : NULL;
-    }
-}
-
-static void copies_over(struct yb_slice *slice);
-
-static void
-on_copied(struct yb_memory_copy *copy, enum yb_status status)
-{
-    struct yb_slice *slice = copy->owner;
-
-    if (status != YB_OK && slice->copy_status == YB_OK) {
-        slice->copy_status = status;
-    }
-    if (--slice->copies == 0) {
-        copies_over(slice);
-    }
-}
-
-/* Copy all fragments between device and staging. Returns false if nothing was started. */
-static void
-start_copies(struct yb_slice *slice, bool out)
-{
-    struct yb_transfer_worker *worker = slice->remote->worker;
-
-    slice->state = out ? YB_SLICE_COPYING_OUT : YB_SLICE_COPYING_IN;
-    slice->copy_status = YB_OK;
-    slice->copies = 1;
-    for (uint32_t i = 0; i < slice->count; i++) {
-        struct yb_memory_copy *copy = &slice->copy[i];
-        enum yb_status status;
-
-        *copy = (struct yb_memory_copy){
-            .to = out ? slice->iov[i].iov_base : (void *)slice->fragments[i].local,
-            .from = out ? (void *)slice->fragments[i].local : slice->iov[i].iov_base,
-            .length = slice->fragments[i].length,
-            .done = on_copied,
-            .owner = slice,
-        };
-        if (out) {
-            copy->from_place = slice->place;
-        } else {
-            copy->to_place = slice->place;
-        }
-        slice->copies++;
-        status = yb_transfer_copy(worker, copy);
-        if (status != YB_OK) {
-            slice->copies--;
-            slice->copy_status = status;
-            break;
-        }
-    }
-    if (--slice->copies == 0) {
-        copies_over(slice);
-    }
-}
-
-/* The copies of a slice have ended: it goes on to its path, or is at its end. */
-static void
-copies_over(struct yb_slice *slice)
-{
-    struct yb_slice_end end = {.status = slice->copy_status};
-    enum yb_status stopped = slice->batch->stopped;
-
-    if (slice->state == YB_SLICE_COPYING_IN) {
-        end_slice(slice, end, slice->path != NULL ? slice->path->ops->bit : 0);
-        return;
-    }
-    if (end.status != YB_OK || stopped != YB_OK) {
-        end.status = end.status != YB_OK ? end.status : stopped;
-        end_slice(slice, end, 0);
-        return;
-    }
-    slice->staged = true;
-    queue_slice(slice);
-    dispatch_soon(slice->remote);
-}
-
 /* ---- dispatch ------------------------------------------------------------------------------ */
 
 /* Hand a slice to the first path that takes it. Returns what the best of them said. */
@@ -390,7 +295,7 @@ submit(struct yb_remote *remote, struct yb_slice *slice)
 {
     enum yb_status best = YB_UNREACHABLE;
 
-    fill_iov(slice);
+    yb_stage_fill_iov(slice);
     for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX && remote->paths[i] != NULL; i++) {
         struct yb_path *path = remote->paths[i];
         enum yb_status status;
@@ -410,20 +315,6 @@ submit(struct yb_remote *remote, struct yb_slice *slice)
     return best;
 }
 
-/* Make sure a slice has staging if its local memory needs it. Returns false: none is free. */
-static bool
-stage(struct yb_remote *remote, struct yb_slice *slice)
-{
-    if (slice->place.kind == YB_MEMORY_HOST || slice->staging != NULL) {
-        return true;
-    }
-    if (remote->worker->copies == NULL) {
-        return true; /* No driver: the copy says so. */
-    }
-    slice->staging = yb_memory_staging_take(remote->worker->copies);
-    return slice->staging != NULL;
-}
-
 /* Deal with the slice at the head of the queue. Returns false if it has to wait. */
 static bool
 dispatch_one(struct yb_remote *remote, struct yb_slice *slice)
@@ -431,18 +322,19 @@ dispatch_one(struct yb_remote *remote, struct yb_slice *slice)
     struct yb_batch *batch = slice->batch;
     enum yb_status status;
 
-    if (!stage(remote, slice)) {
-        return false;
+    status = yb_stage_take(slice);
+    if (status == YB_AGAIN) {
+        return true; /* It is parked; others go on. */
     }
-    if (slice->staging != NULL && slice->op == YB_TRANSFER_WRITE && !slice->staged) {
+    if (status == YB_OK && yb_stage_must_copy_out(slice)) {
         (void)yb_fair_pop(&remote->queue);
         batch->planned = batch->planned == slice ? NULL : batch->planned;
-        fill_iov(slice);
-        start_copies(slice, true);
-        feed(batch);
+        feed(batch); /* Before the copies, which may be its end. */
+        yb_stage_fill_iov(slice);
+        yb_stage_copy(slice, true);
         return true;
     }
-    status = submit(remote, slice);
+    status = status == YB_OK ? submit(remote, slice) : status;
     if (status == YB_AGAIN) {
         return false;
     }
@@ -453,7 +345,7 @@ dispatch_one(struct yb_remote *remote, struct yb_slice *slice)
         feed(batch);
     } else {
         feed(batch);
-        end_slice(slice, (struct yb_slice_end){.status = status}, 0);
+        yb_remote_end_slice(slice, (struct yb_slice_end){.status = status}, 0);
     }
     return true;
 }
@@ -464,6 +356,7 @@ dispatch(struct yb_remote *remote)
     struct yb_fair_item *item;
 
     remote->references++;
+    yb_stage_unpark(remote);
     feed_starved(remote);
     while ((item = yb_fair_peek(&remote->queue)) != NULL) {
         if (!dispatch_one(remote, slice_of_queue(item))) {
@@ -483,7 +376,7 @@ run_dispatch(struct yb_task *task)
 void
 yb_remote_room(struct yb_path *path)
 {
-    dispatch_soon(path->remote);
+    yb_remote_dispatch_soon(path->remote);
 }
 
 /* ---- slices that come back ----------------------------------------------------------------- */
@@ -492,8 +385,8 @@ static void
 again(struct yb_slice *slice)
 {
     slice->path = NULL;
-    queue_slice(slice);
-    dispatch_soon(slice->remote);
+    yb_remote_queue_slice(slice);
+    yb_remote_dispatch_soon(slice->remote);
 }
 
 static void
@@ -502,7 +395,6 @@ on_delay_over(struct yb_timer *timer)
     again((struct yb_slice *)((uint8_t *)timer - offsetof(struct yb_slice, timer)));
 }
 
-static bool drop_refused(struct yb_slice *slice);
 static bool any_refused(const struct yb_slice *slice);
 
 /* The path that failed a write is quiet, or cannot be made so. */
@@ -514,9 +406,7 @@ on_quiet(void *owner, enum yb_status status)
     struct yb_slice_end end = {.status = batch->stopped, .in_doubt = status != YB_OK};
 
     slice->remote->references--;
-    if (status == YB_OK && any_refused(slice) && !drop_refused(slice)) {
-        free_slice(slice);
-        check_batch(batch);
+    if (status == YB_OK && any_refused(slice) && !yb_remote_drop_failed(slice, 0)) {
         return;
     }
     if (status == YB_OK && batch->stopped == YB_OK) {
@@ -524,12 +414,11 @@ on_quiet(void *owner, enum yb_status status)
         return;
     }
     end.status = end.status == YB_OK ? status : end.status;
-    end_slice(slice, end, 0);
+    yb_remote_end_slice(slice, end, 0);
 }
 
-/* Leave the refused fragments behind and read the others again. Returns false if none is left. */
-static bool
-drop_refused(struct yb_slice *slice)
+bool
+yb_remote_drop_failed(struct yb_slice *slice, uint32_t path_bit)
 {
     struct yb_batch *batch = slice->batch;
     uint32_t kept = 0;
@@ -540,13 +429,21 @@ drop_refused(struct yb_slice *slice)
 
         if (fragment->status != YB_OK) {
             account(batch, fragment->item, fragment->length,
-                    (struct yb_slice_end){.status = fragment->status}, slice->path->ops->bit);
+                    (struct yb_slice_end){.status = fragment->status}, path_bit);
             continue;
         }
         slice->bytes += fragment->length;
         slice->fragments[kept++] = *fragment;
     }
     slice->count = kept;
+    slice->staged = false; /* What is kept has another place in staging now. */
+    if (kept == 0) {
+        free_slice(slice);
+        check_batch(batch);
+    } else if (batch->stopped != YB_OK) {
+        yb_remote_end_slice(slice, (struct yb_slice_end){.status = batch->stopped}, 0);
+        kept = 0;
+    }
     return kept > 0;
 }
 
@@ -600,11 +497,8 @@ try_again(struct yb_slice *slice, struct yb_slice_end end)
     if (end.local_fault && find_faults(slice)) {
         if (end.in_doubt) {
             quiesce(slice);
-        } else if (drop_refused(slice)) {
+        } else if (yb_remote_drop_failed(slice, slice->path->ops->bit)) {
             again(slice);
-        } else {
-            free_slice(slice);
-            check_batch(batch);
         }
         return true;
     }
@@ -643,27 +537,21 @@ yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
 
     YB_ASSERT(slice->state == YB_SLICE_FLYING);
     if (end.status == YB_OK && slice->op == YB_TRANSFER_READ && any_refused(slice)) {
-        struct yb_batch *batch = slice->batch;
-
-        if (!drop_refused(slice)) {
-            free_slice(slice);
-            check_batch(batch);
-        } else if (batch->stopped != YB_OK) {
-            end_slice(slice, (struct yb_slice_end){.status = batch->stopped}, 0);
-        } else {
-            again(slice);
+        if (yb_remote_drop_failed(slice, bit)) {
+            again(slice); /* The others are read again. */
         }
         return;
     }
     if (end.status == YB_OK && slice->staging != NULL && slice->op == YB_TRANSFER_READ) {
-        start_copies(slice, false);
+        slice->came_by = bit; /* The path may go meanwhile. */
+        yb_stage_copy(slice, false);
         return;
     }
     if (end.status == YB_OK || !try_again(slice, end)) {
         if (slice->batch->stopped != YB_OK && is_own_doing(end.status)) {
             end.status = slice->batch->stopped;
         }
-        end_slice(slice, end, end.status == YB_OK ? bit : 0);
+        yb_remote_end_slice(slice, end, end.status == YB_OK ? bit : 0);
     }
 }
 
@@ -793,11 +681,15 @@ yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why)
         switch (slice->state) {
         case YB_SLICE_QUEUED:
             yb_fair_remove(&remote->queue, &slice->queue);
-            end_slice(slice, (struct yb_slice_end){.status = why}, 0);
+            yb_remote_end_slice(slice, (struct yb_slice_end){.status = why}, 0);
+            break;
+        case YB_SLICE_PARKED:
+            yb_stage_forget(slice);
+            yb_remote_end_slice(slice, (struct yb_slice_end){.status = why}, 0);
             break;
         case YB_SLICE_DELAYED:
             yb_loop_disarm(remote->worker->loop, &slice->timer);
-            end_slice(slice, (struct yb_slice_end){.status = why}, 0);
+            yb_remote_end_slice(slice, (struct yb_slice_end){.status = why}, 0);
             break;
         case YB_SLICE_FLYING: slice->path->ops->cancel(slice->path, slice); break;
         default: break; /* Comes back by itself and sees `stopped`. */

@@ -66,6 +66,9 @@ struct yb_remote {
     struct yb_batch *batches;
     struct yb_starved starved[YB_CLASS_COUNT]; /* Batches that wait for a free slice. */
     uint32_t starved_count;
+    struct yb_slice *parked; /* Wait for staging, the longest first. */
+    struct yb_slice *parked_last;
+    bool unpark; /* Staging was given back since they were parked. */
     uint32_t slices_used;
     uint32_t references; /* What is under way and comes back here. */
     struct yb_task dispatch_task;

@@ -9,6 +9,9 @@
  *     write   place: decode, pin --> data lands --> [copy to the device] --> unpin, answer
  *     read    decode, pin --> [copy from the device] --> answer with data --> sent: unpin
  *
+ * A read that finds no staging slice waits for one here; a write, whose bytes are behind its
+ * header, is told AGAIN and comes again.
+ *
  * Invariants
  *   V1  No byte lands outside a range that was pinned for writing (RULES A1, S02).
  *   V2  A write is answered only after its last byte is in place, on the device too.
@@ -39,8 +42,8 @@ struct yb_inbound {
     bool writes;
     uint32_t count;
     uint32_t copies;
-    enum yb_status copy_status;
     uint8_t *staging;
+    struct yb_inbound *unstaged_next;
     struct yb_region_range ranges[YB_SLICE_FRAGMENTS];
     struct iovec iov[YB_SLICE_FRAGMENTS];
     struct yb_memory_copy copy[YB_SLICE_FRAGMENTS];
@@ -143,6 +146,8 @@ answer_drains(struct yb_transfer_worker *worker)
     }
 }
 
+static void run_unstaged(struct yb_task *task);
+
 /* Let go of memory and record. */
 static void
 inbound_give(struct yb_inbound *inbound)
@@ -151,7 +156,11 @@ inbound_give(struct yb_inbound *inbound)
 
     yb_region_unpin(worker->engine->regions, inbound->ranges, inbound->count);
     if (inbound->staging != NULL) {
-        yb_memory_staging_give(worker->copies, inbound->staging);
+        yb_copies_give(&worker->copies, YB_COPIES_ANSWERING, inbound->staging);
+        if (worker->unstaged_first != NULL) {
+            worker->unstaged_task.run = run_unstaged;
+            yb_loop_defer(worker->loop, &worker->unstaged_task);
+        }
     }
     unlink_inbound(inbound);
     answer_drains(worker);
@@ -160,7 +169,8 @@ inbound_give(struct yb_inbound *inbound)
 void
 yb_transfer_inbound_fini(struct yb_transfer_worker *worker)
 {
-    YB_ASSERT(worker->inbound == NULL);
+    YB_ASSERT(worker->inbound == NULL && worker->unstaged_first == NULL);
+    yb_loop_undefer(worker->loop, &worker->unstaged_task);
     while (worker->inbound_free != NULL) {
         struct yb_inbound *inbound = worker->inbound_free;
 
@@ -244,11 +254,21 @@ pin_ranges(struct yb_inbound *inbound)
     return refused;
 }
 
+/* Whose share of the staging slices a request uses: reads of a peer do not keep its writes out. */
+static struct yb_id
+staging_owner(const struct yb_inbound *inbound)
+{
+    struct yb_id owner = inbound->identity;
+
+    owner.bytes[0] ^= inbound->writes ? 1 : 0;
+    return owner;
+}
+
 /* Give the ranges that lie on a device a place in host memory. */
 static enum yb_status
 stage(struct yb_inbound *inbound)
 {
-    struct yb_memory_queue *queue = inbound->worker->copies;
+    struct yb_copies *copies = &inbound->worker->copies;
     uint64_t wanted = 0;
     uint64_t used = 0;
 
@@ -258,12 +278,12 @@ stage(struct yb_inbound *inbound)
     if (wanted == 0) {
         return YB_OK;
     }
-    if (queue == NULL || wanted > yb_memory_staging_bytes(queue)) {
-        return queue == NULL ? YB_UNSUPPORTED : YB_TOO_LARGE;
+    if (!yb_copies_possible(copies) || wanted > YB_COPIES_SLICE_BYTES) {
+        return yb_copies_possible(copies) ? YB_TOO_LARGE : YB_UNSUPPORTED;
     }
-    inbound->staging = yb_memory_staging_take(queue);
+    inbound->staging = yb_copies_take(copies, YB_COPIES_ANSWERING, staging_owner(inbound));
     if (inbound->staging == NULL) {
-        return YB_AGAIN; /* The sender comes again. */
+        return YB_AGAIN;
     }
     for (uint32_t i = 0; i < inbound->count; i++) {
         if (on_device(&inbound->ranges[i])) {
@@ -334,8 +354,8 @@ on_copied(struct yb_memory_copy *copy, enum yb_status status)
 {
     struct yb_inbound *inbound = copy->owner;
 
-    if (status != YB_OK && inbound->copy_status == YB_OK) {
-        inbound->copy_status = status;
+    if (status != YB_OK) {
+        inbound->ranges[copy - inbound->copy].status = status;
     }
     if (--inbound->copies == 0) {
         copies_over(inbound);
@@ -345,7 +365,7 @@ on_copied(struct yb_memory_copy *copy, enum yb_status status)
 static void
 start_copies(struct yb_inbound *inbound)
 {
-    inbound->copies = 1;
+    inbound->copies = 1; /* Not to be over before all were started. */
     for (uint32_t i = 0; inbound->staging != NULL && i < inbound->count; i++) {
         struct yb_memory_copy *copy = &inbound->copy[i];
         struct yb_region_range *range = &inbound->ranges[i];
@@ -367,11 +387,10 @@ start_copies(struct yb_inbound *inbound)
             copy->from_place = yb_region_place(range->pinned);
         }
         inbound->copies++;
-        status = yb_transfer_copy(inbound->worker, copy);
+        status = yb_copies_start(&inbound->worker->copies, copy);
         if (status != YB_OK) {
             inbound->copies--;
-            inbound->copy_status = status;
-            break;
+            range->status = status;
         }
     }
     if (--inbound->copies == 0) {
@@ -390,13 +409,58 @@ static void
 copies_over(struct yb_inbound *inbound)
 {
     struct yb_request *request = inbound->request;
+    bool failed = false;
 
-    if (inbound->writes || inbound->copy_status != YB_OK) {
-        reply_outcomes(inbound, inbound->copy_status);
+    for (uint32_t i = 0; i < inbound->count; i++) {
+        failed = failed || inbound->ranges[i].status != YB_OK;
+    }
+    if (inbound->writes || failed) {
+        reply_outcomes(inbound, YB_OK);
         return;
     }
     request->released = on_read_sent;
     yb_request_reply(request, YB_OK, NULL, 0, inbound->iov, inbound->count);
+}
+
+/* ---- reads that wait for staging ------------------------------------------------------------ */
+
+static void
+wait_for_staging(struct yb_inbound *inbound)
+{
+    struct yb_transfer_worker *worker = inbound->worker;
+
+    inbound->unstaged_next = NULL;
+    if (worker->unstaged_last != NULL) {
+        worker->unstaged_last->unstaged_next = inbound;
+    } else {
+        worker->unstaged_first = inbound;
+    }
+    worker->unstaged_last = inbound;
+}
+
+/* Go on with those that find staging now, the oldest first. */
+static void
+run_unstaged(struct yb_task *task)
+{
+    struct yb_transfer_worker *worker =
+        (struct yb_transfer_worker *)((uint8_t *)task -
+                                      offsetof(struct yb_transfer_worker, unstaged_task));
+    struct yb_inbound *inbound = worker->unstaged_first;
+    struct yb_id refused = {{0}}; /* Nobody's. */
+
+    worker->unstaged_first = NULL;
+    worker->unstaged_last = NULL;
+    while (inbound != NULL) {
+        struct yb_inbound *next = inbound->unstaged_next;
+
+        if (yb_id_equal(inbound->identity, refused) || stage(inbound) != YB_OK) {
+            refused = inbound->identity;
+            wait_for_staging(inbound);
+        } else {
+            start_copies(inbound);
+        }
+        inbound = next;
+    }
 }
 
 /* ---- methods --------------------------------------------------------------------------------- */
@@ -482,11 +546,13 @@ handle_read(void *service, struct yb_request *request)
     if (status == YB_OK) {
         status = fill_iov(inbound);
     }
-    if (status != YB_OK) {
+    if (status == YB_AGAIN) {
+        wait_for_staging(inbound);
+    } else if (status != YB_OK) {
         reply_outcomes(inbound, status);
-        return;
+    } else {
+        start_copies(inbound);
     }
-    start_copies(inbound);
 }
 
 static void

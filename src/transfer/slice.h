@@ -11,7 +11,8 @@
  *                      +--- DELAYED or QUIETING ----+      again, or another way
  *
  *     COPYING_: between device memory and its staging slice; DELAYED: the target had no
- *     room; QUIETING: until the path that failed can deliver nothing any more
+ *     room; QUIETING: until the path that failed can deliver nothing any more. A slice
+ *     that finds no staging is PARKED outside the queue, so that others go on.
  *
  * Threads   The worker of its peer.
  */
@@ -49,6 +50,7 @@ struct yb_path;
 enum yb_slice_state {
     YB_SLICE_FREE,
     YB_SLICE_QUEUED,
+    YB_SLICE_PARKED,
     YB_SLICE_COPYING_OUT,
     YB_SLICE_FLYING,
     YB_SLICE_QUIETING,
@@ -64,12 +66,15 @@ struct yb_slice {
     struct yb_batch *batch;
     struct yb_remote *remote;
     struct yb_path *path; /* Who carries it. */
+    uint32_t came_by;     /* The bit of the path that brought it, while COPYING_IN. */
     uint32_t op;          /* enum yb_transfer_op */
     uint32_t count;
     uint64_t bytes;
     uint64_t deadline_ns;
-    uint32_t avoid;               /* Bits of paths that have failed it. */
-    bool staged;                  /* The staging slice holds the bytes to write. */
+    uint32_t avoid; /* Bits of paths that have failed it. */
+    bool staged;    /* The staging slice holds the bytes to write. */
+    struct yb_slice *parked_next;
+    struct yb_slice *parked_previous;
     struct yb_timer timer;        /* DELAYED. */
     struct yb_memory_place place; /* Of the local memory: all fragments' the same. */
     struct yb_fragment fragments[YB_SLICE_FRAGMENTS];
@@ -77,7 +82,6 @@ struct yb_slice {
     /* For the paths, while FLYING. */
     uint8_t *staging; /* Page-locked host memory that stands for device memory. */
     uint32_t copies;  /* Between the two, under way. */
-    enum yb_status copy_status;
     uint32_t iov_count;
     struct iovec iov[YB_SLICE_FRAGMENTS]; /* The local bytes, in host memory. */
     uint8_t body[32 + 24 * YB_SLICE_FRAGMENTS];
