@@ -155,12 +155,19 @@ on_closed(void *owner)
     }
     count_end(conn);
     unlink_conn(conn);
+    conn->closed_told = true;
     conn->events->on_closed(conn->owner, conn, &end);
     conn->references--;
     yb_conn_unref(conn);
 }
 
 /* ---- draining ------------------------------------------------------------------------------ */
+
+uint32_t
+yb_conn_landing(const struct yb_conn *conn)
+{
+    return conn->landing;
+}
 
 uint32_t
 yb_conn_outstanding(const struct yb_conn *conn)

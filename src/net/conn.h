@@ -64,6 +64,8 @@ struct yb_conn_events {
     /* The peer sends GOAWAY: make no new calls here, the connection drains. NULL: not wanted. */
     void (*on_goaway)(void *owner, struct yb_conn *conn);
     void (*on_closed)(void *owner, struct yb_conn *conn, const struct yb_conn_end *end);
+    /* After on_closed: what yb_conn_landing() counted is over. NULL: makes no such connections. */
+    void (*on_landed)(void *owner);
 };
 
 /* Where a connection goes, and what it carries. */
@@ -117,6 +119,9 @@ const struct yb_hello_result *yb_conn_peer(const struct yb_conn *conn);
 /* Return the peer's address, and whether we connected. */
 const struct yb_address *yb_conn_address(const struct yb_conn *conn);
 bool yb_conn_is_initiator(const struct yb_conn *conn);
+
+/* Return how many of the peer's requests may still write memory that they name. */
+uint32_t yb_conn_landing(const struct yb_conn *conn);
 
 /* Return how many calls and requests are unanswered on it. */
 uint32_t yb_conn_outstanding(const struct yb_conn *conn);

@@ -103,6 +103,8 @@ struct yb_conn_out {
 
 struct yb_conn {
     uint32_t magic;
+    uint32_t landing;    /* Requests whose method `lands`, not yet replied to. */
+    bool closed_told;    /* on_closed has run. */
     uint32_t references; /* Requests in service; the connection itself counts as one. */
     enum yb_conn_state state;
     bool initiator;

@@ -30,10 +30,15 @@ give_back(struct yb_request *request)
     struct yb_conn *conn = request->conn;
     struct yb_net *net = conn->net;
 
+    bool landing = request->landing;
+
     if (request->released != NULL) {
         request->released(request);
     }
     yb_net_request_give(net, request);
+    if (landing && --conn->landing == 0 && conn->closed_told) {
+        conn->events->on_landed(conn->owner);
+    }
     yb_conn_unref(conn);
 }
 
@@ -326,6 +331,8 @@ run(struct yb_conn *conn, struct yb_request *request, const uint8_t *body)
 {
     request->body = body;
     request->handled = true;
+    request->landing = request->method->lands;
+    conn->landing += request->landing;
     request->method->handle(conn->net->method_owners[request->method->type], request);
 }
 

@@ -69,6 +69,7 @@ struct yb_request {
     bool replied;
     bool remembered; /* replay.h waits for its result. */
     bool undecided;  /* An earlier attempt of its operation still runs. */
+    bool landing;    /* Counted in its connection's `landing`. */
     bool faulted;    /* Memory of its data could not be touched; for `abort` and `released`. */
     struct yb_out out;
 };
@@ -88,6 +89,9 @@ struct yb_method {
     /* The connection was lost between `place` and `handle`; nothing more will be written to the
      * placed memory. The request must not be replied to. NULL: nothing to undo. */
     void (*abort)(void *service, struct yb_request *request);
+    /* May write memory that its caller names, even after the connection is gone: a newer
+     * connection of the peer is welcomed only after its reply (fence.h, RULES A2). */
+    bool lands;
 };
 
 #define YB_ROLE_BIT(role) (1u << (role))

@@ -119,16 +119,24 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
 {
     struct guest *guest = owner;
 
-    (void)conn;
     (void)end;
     guest->conn = NULL;
-    guest_leaves(guest);
+    if (yb_conn_landing(conn) == 0) {
+        guest_leaves(guest);
+    }
+}
+
+static void
+on_landed(void *owner)
+{
+    guest_leaves(owner);
 }
 
 static const struct yb_conn_events guest_events = {
     .on_admit = on_admit,
     .on_open = on_open,
     .on_closed = on_closed,
+    .on_landed = on_landed,
 };
 
 /* On the worker's thread: the guest has arrived. */

@@ -13,7 +13,7 @@
  *   S3  Beyond loopback nothing listens without a secret, unless `insecure` was
  *       asked for.
  *   S4  A newer connection of a peer is welcomed only after its older one for the same
- *       lane is closed (fence.h).
+ *       lane is closed, and what its requests may still write is written (fence.h).
  *
  * Threads   create, stop, destroy and address: the listening worker's thread. The
  *           counts are atomics: every worker's connections change them.

@@ -608,6 +608,7 @@ yb_transfer_service_init(struct yb_transfer *engine)
             .type = YB_WIRE_TRANSFER_TYPE_WRITE,
             .name = "transfer_write",
             .roles = YB_ROLE_ANY,
+            .lands = true,
             .body_bytes_max = YB_WIRE_FRAGMENTS_BYTES_MAX,
             .place = place_write,
             .handle = handle_write,

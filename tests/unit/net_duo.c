@@ -271,10 +271,11 @@ static const struct yb_method methods[] = {
     METHOD(DUO_HOLD, handle_hold, .place = place, .abort = aborted),
     METHOD(DUO_ADD, handle_add, .mutates = true),
     METHOD(DUO_HOLD_ADD, handle_hold, .mutates = true),
+    METHOD(DUO_HOLD_LANDS, handle_hold, .lands = true),
     METHOD(DUO_PUT, handle_add, .mutates = true, .place = place, .abort = aborted),
     {DUO_NODE_ONLY, "node_only", YB_ROLE_BIT(YB_WIRE_ROLE_NODE), false, 64, NULL, handle_store,
-     NULL},
-    {DUO_SMALL, "small", YB_ROLE_ANY, false, 8, NULL, handle_store, NULL},
+     NULL, false},
+    {DUO_SMALL, "small", YB_ROLE_ANY, false, 8, NULL, handle_store, NULL, false},
     METHOD(DUO_PICKY, handle_store, .place = place_nothing),
     METHOD(DUO_BUSY_ADD, handle_busy_add, .mutates = true),
 };

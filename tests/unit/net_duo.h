@@ -38,6 +38,7 @@ enum duo_type {
     DUO_HOLD,        /* Is kept until service_reply(). Takes data. */
     DUO_ADD,         /* Mutation: adds one to `sum` and replies with it. */
     DUO_HOLD_ADD,    /* Mutation that is kept. */
+    DUO_HOLD_LANDS,  /* Like DUO_HOLD; it may write its caller's memory until its reply. */
     DUO_PUT,         /* Mutation with data. */
     DUO_NODE_ONLY,   /* Clients may not. */
     DUO_SMALL,       /* Bodies of at most 8 bytes. */

@@ -113,6 +113,38 @@ test_server__a_newer_connection_of_a_peer_takes_the_place_of_its_older_one(void 
     duo_fini(&duo);
 }
 
+/* What an older connection's request may still write is written before a newer one is heard. */
+static void
+test_server__a_newer_connection_waits_until_the_older_ones_writes_have_landed(void **state)
+{
+    struct caller held, next;
+    struct yb_peer *other;
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    caller_init(&held, &duo, DUO_HOLD_LANDS);
+    held.call.fail_fast = true;
+    assert_int_equal(yb_peer_call(duo.peer, &held.call), YB_OK);
+    duo_kick(&duo);
+    DUO_AWAIT(&duo, duo.service.held_count == 1);
+    other = duo_peer(&duo);
+    caller_init(&next, &duo, YB_WIRE_TYPE_ECHO);
+    assert_int_equal(yb_peer_call(other, &next.call), YB_OK);
+    duo_kick(&duo);
+    DUO_AWAIT(&duo, held.done == 1); /* The older connection is gone ... */
+    duo_pass_ms(&duo, 1000);
+    assert_int_equal(next.done, 0); /* ... but not what it carried. */
+    assert_int_equal(yb_server_connection_count(duo.server), 2);
+    service_reply(&duo.service, YB_OK, NULL, 0);
+    DUO_AWAIT(&duo, next.done == 1);
+    caller_expect(&next, YB_OK);
+    assert_int_equal(yb_server_connection_count(duo.server), 1);
+    yb_peer_destroy(&other);
+    duo_fini(&duo);
+}
+
 static enum yb_status
 try_listen(struct duo *duo, const char *address, bool insecure, char *why)
 {
@@ -393,6 +425,8 @@ main(void)
         cmocka_unit_test(test_server__strangers_that_do_not_finish_their_handshake_are_bounded),
         cmocka_unit_test(
             test_server__a_newer_connection_of_a_peer_takes_the_place_of_its_older_one),
+        cmocka_unit_test(
+            test_server__a_newer_connection_waits_until_the_older_ones_writes_have_landed),
         cmocka_unit_test(test_server__a_refusal_to_listen_says_what_to_do),
         cmocka_unit_test(
             test_server__connections_are_spread_over_workers_and_nothing_is_left_of_them),
