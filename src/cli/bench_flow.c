@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,16 +66,14 @@ bool
 yb_bench_pair_open(struct yb_bench_pair *pair)
 {
     struct yb_transfer_probe probe;
-    void *buffer = NULL;
     enum yb_status status;
 
-    if (!yb_bench_engine_open(&pair->options, &pair->engine, &buffer, &pair->region)) {
+    if (!yb_bench_engine_open(&pair->options, &pair->own)) {
         return false;
     }
-    pair->buffer = buffer;
-    status = yb_transfer_open(pair->engine, pair->target.address, &pair->peer);
+    status = yb_transfer_open(pair->own.engine, pair->target.address, &pair->peer);
     if (status == YB_OK) {
-        status = yb_transfer_ask(pair->engine, pair->peer, 5 * YB_NS_PER_S, &probe);
+        status = yb_transfer_ask(pair->own.engine, pair->peer, 5 * YB_NS_PER_S, &probe);
     }
     return status == YB_OK ? true : complain(pair->target.address, status);
 }
@@ -85,7 +82,8 @@ bool
 yb_bench_pair_has(const struct yb_cli *cli, const struct yb_bench_pair *pair, uint32_t paths,
                   struct yb_transfer_probe *probe_out)
 {
-    enum yb_status status = yb_transfer_ask(pair->engine, pair->peer, 5 * YB_NS_PER_S, probe_out);
+    enum yb_status status =
+        yb_transfer_ask(pair->own.engine, pair->peer, 5 * YB_NS_PER_S, probe_out);
 
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing bench: the target: %s\n", yb_status_text(status));
@@ -107,12 +105,7 @@ yb_bench_pair_has(const struct yb_cli *cli, const struct yb_bench_pair *pair, ui
 void
 yb_bench_pair_close(struct yb_bench_pair *pair)
 {
-    if (pair->engine != NULL) {
-        yb_transfer_destroy(&pair->engine);
-        if (!pair->options.shared) {
-            (void)munmap(pair->buffer, YB_BENCH_BUFFER_BYTES);
-        }
-    }
+    yb_bench_engine_close(&pair->options, &pair->own);
     yb_bench_target_close(&pair->target);
 }
 
@@ -127,7 +120,7 @@ fill_items(const struct yb_bench_pair *pair, const struct yb_bench_flow_options 
     for (uint32_t i = 0; i < options->fragments; i++) {
         items[i] = (struct yb_transfer_item){
             .op = options->op,
-            .local = pair->buffer + at + yb_bench_scatter(i, options->fragments) * piece,
+            .local = pair->own.memory + at + yb_bench_scatter(i, options->fragments) * piece,
             .length = piece,
             .remote = pair->target.region,
             .remote_offset = at + i * piece,
@@ -167,7 +160,7 @@ submit_slot(struct slot *slot, yb_transfer_batch *handle_out)
 
     fill_items(flow->pair, options, at, slot->items);
     atomic_fetch_add(&flow->left, 1);
-    status = yb_transfer_submit(flow->pair->engine, flow->pair->peer, slot->items,
+    status = yb_transfer_submit(flow->pair->own.engine, flow->pair->peer, slot->items,
                                 options->fragments, &batch_options, handle_out);
     if (status != YB_OK) {
         atomic_store(&flow->failed, true);
@@ -182,11 +175,11 @@ static void
 take_result(struct yb_bench_flow *flow, struct slot *slot, yb_transfer_batch handle)
 {
     struct yb_transfer_batch_status status;
-    enum yb_status found = yb_transfer_poll(flow->pair->engine, handle, &status, NULL, 0);
+    enum yb_status found = yb_transfer_poll(flow->pair->own.engine, handle, &status, NULL, 0);
 
     if (found == YB_OK) {
         found = status.status;
-        (void)!yb_transfer_release(flow->pair->engine, handle);
+        (void)!yb_transfer_release(flow->pair->own.engine, handle);
     }
     if (found != YB_OK) {
         atomic_store(&flow->failed, true);
@@ -232,7 +225,7 @@ run_waiting(struct yb_bench_flow *flow)
         if (!submit_slot(slot, &handle)) {
             return;
         }
-        status = yb_transfer_wait(flow->pair->engine, handle, WAIT_NS);
+        status = yb_transfer_wait(flow->pair->own.engine, handle, WAIT_NS);
         if (status != YB_OK) {
             atomic_store(&flow->failed, true);
             (void)complain("wait", status);
@@ -410,11 +403,17 @@ local_bytes(const struct yb_bench_pair *pair, const struct yb_bench_flow_options
     uint64_t piece = options->size / options->fragments;
 
     for (uint32_t i = 0; i < options->fragments; i++) {
-        uint8_t *bytes = pair->buffer + yb_bench_scatter(i, options->fragments) * piece;
+        uint64_t at = yb_bench_scatter(i, options->fragments) * piece;
+        uint8_t *bytes = pair->own.buffer + at;
 
         if (!check) {
             yb_bench_stamp(bytes, i * piece, piece, seed);
-        } else if (!yb_bench_check(bytes, i * piece, piece, seed)) {
+        }
+        if (pair->own.device != NULL &&
+            !yb_bench_device_copy(pair->own.device, at, bytes, piece, !check)) {
+            return false;
+        }
+        if (check && !yb_bench_check(bytes, i * piece, piece, seed)) {
             return false;
         }
     }
@@ -439,18 +438,18 @@ move_one(struct yb_bench_pair *pair, const struct yb_bench_flow_options *options
     *paths_out = 0;
     if (items != NULL && states != NULL) {
         fill_items(pair, options, 0, items);
-        found = yb_transfer_submit(pair->engine, pair->peer, items, options->fragments,
+        found = yb_transfer_submit(pair->own.engine, pair->peer, items, options->fragments,
                                    &batch_options, &handle);
     }
     if (found == YB_OK) {
-        found = yb_transfer_wait(pair->engine, handle, WAIT_NS);
-        if (yb_transfer_poll(pair->engine, handle, &status, states, CHECKED_ITEMS) == YB_OK) {
+        found = yb_transfer_wait(pair->own.engine, handle, WAIT_NS);
+        if (yb_transfer_poll(pair->own.engine, handle, &status, states, CHECKED_ITEMS) == YB_OK) {
             found = status.status;
         }
         for (uint32_t i = 0; i < options->fragments && i < CHECKED_ITEMS; i++) {
             *paths_out |= states[i].path;
         }
-        (void)!yb_transfer_release(pair->engine, handle);
+        (void)!yb_transfer_release(pair->own.engine, handle);
     }
     free(items);
     free(states);

@@ -26,10 +26,8 @@
 struct yb_bench_pair {
     struct yb_bench_target_options options;
     struct yb_bench_target target;
-    struct yb_transfer *engine;
+    struct yb_bench_engine own;
     yb_transfer_peer peer;
-    yb_transfer_region region; /* Of the local buffer. */
-    uint8_t *buffer;
 };
 
 enum yb_bench_flow_mode { YB_BENCH_FLOW_DEPTH, YB_BENCH_FLOW_WAITING, YB_BENCH_FLOW_PACED };

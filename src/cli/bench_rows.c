@@ -111,6 +111,13 @@ read_words(const struct yb_cli *cli, struct yb_bench_plan *plan)
         return false;
     }
     plan->tls_only = cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON;
+    plan->device = yb_cli_option(cli, "device") != NULL;
+    if (plan->device && plan->paths == YB_TRANSFER_PATH_SHM) {
+        fprintf(cli->err,
+                "yuebing bench transfer: --device goes over tcp, through page-locked host "
+                "memory at both ends; shm serves host memory\n");
+        return false;
+    }
     if (plan->tls_only && plan->paths == YB_TRANSFER_PATH_SHM) {
         fprintf(cli->err,
                 "yuebing bench transfer: --tls on is for tcp; shm has nothing to encrypt\n");
@@ -164,6 +171,7 @@ pair_of(struct yb_bench_table *table, bool shared, bool tls, uint32_t streams)
 {
     struct yb_bench_target_options options = {
         .shared = shared,
+        .device = table->plan.device,
         .tls = tls,
         .streams = streams,
         .paths = table->plan.paths,
@@ -217,7 +225,7 @@ hold_against_machine(const struct yb_bench_table *table, struct yb_bench_row *ro
 {
     const struct yb_bench_target_options *options = &table->pairs[row->pair].options;
 
-    if (table->plan.paths == YB_TRANSFER_PATH_TCP || options->tls) {
+    if (table->plan.paths == YB_TRANSFER_PATH_TCP || options->tls || options->device) {
         row->against = YB_BENCH_AGAINST_SOCKETS;
         row->note = options->tls ? "bare sockets without TLS, same size and streams"
                                  : "bare sockets, same size and streams";
@@ -385,7 +393,8 @@ yb_bench_rows_make(struct yb_bench_table *table)
 {
     const struct yb_bench_plan *plan = &table->plan;
     /* Where shared memory may be used, both kinds of memory are of interest. */
-    int kinds = (plan->paths & YB_TRANSFER_PATH_SHM) != 0 && !plan->tls_only ? 2 : 1;
+    int kinds =
+        (plan->paths & YB_TRANSFER_PATH_SHM) != 0 && !plan->tls_only && !plan->device ? 2 : 1;
     bool ok = true;
 
     for (int shared = kinds - 1; shared >= 0; shared--) {

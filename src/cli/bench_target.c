@@ -73,9 +73,10 @@ yb_bench_check(const void *bytes, uint64_t object_offset, uint64_t length, uint6
 /* ---- an engine with a buffer ------------------------------------------------------------- */
 
 bool
-yb_bench_engine_open(const struct yb_bench_target_options *options, struct yb_transfer **engine_out,
-                     void **buffer_out, yb_transfer_region *region_out)
+yb_bench_engine_open(const struct yb_bench_target_options *options,
+                     struct yb_bench_engine *engine_out)
 {
+    struct yb_bench_engine engine = {NULL};
     struct yb_transfer_options engine_options = {
         .struct_bytes = sizeof(engine_options),
         .tls = options->tls,
@@ -84,13 +85,13 @@ yb_bench_engine_open(const struct yb_bench_target_options *options, struct yb_tr
     };
     char why[256] = "";
     void *buffer = NULL;
-    enum yb_status status = yb_transfer_create(&engine_options, engine_out, why, sizeof(why));
+    enum yb_status status = yb_transfer_create(&engine_options, &engine.engine, why, sizeof(why));
 
     if (status != YB_OK) {
         return complain("engine", why[0] != '\0' ? why : yb_status_text(status));
     }
     if (options->shared) {
-        status = yb_transfer_alloc(*engine_out, YB_BENCH_BUFFER_BYTES, NULL, &buffer);
+        status = yb_transfer_alloc(engine.engine, YB_BENCH_BUFFER_BYTES, NULL, &buffer);
     } else {
         buffer = mmap(NULL, YB_BENCH_BUFFER_BYTES, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -98,22 +99,45 @@ yb_bench_engine_open(const struct yb_bench_target_options *options, struct yb_tr
     }
     if (status == YB_OK) {
         memset(buffer, 1, YB_BENCH_BUFFER_BYTES);
+        engine.buffer = buffer;
+        engine.memory = buffer;
+    }
+    if (status == YB_OK && options->device) {
+        if (!yb_bench_device_open(YB_BENCH_BUFFER_BYTES, &engine.device)) {
+            yb_bench_engine_close(options, &engine);
+            return false;
+        }
+        engine.memory = yb_bench_device_base(engine.device);
+    }
+    if (status == YB_OK) {
         /* Shared memory is registered already; the same range again is counted. */
-        status = yb_transfer_register(*engine_out, buffer, YB_BENCH_BUFFER_BYTES, NULL, region_out);
+        status = yb_transfer_register(engine.engine, engine.memory, YB_BENCH_BUFFER_BYTES, NULL,
+                                      &engine.region);
     }
     if (status != YB_OK) {
-        yb_transfer_destroy(engine_out);
+        yb_bench_engine_close(options, &engine);
         return complain("buffer", yb_status_text(status));
     }
-    *buffer_out = buffer;
+    *engine_out = engine;
     return true;
+}
+
+void
+yb_bench_engine_close(const struct yb_bench_target_options *options, struct yb_bench_engine *engine)
+{
+    if (engine->engine != NULL) {
+        yb_transfer_destroy(&engine->engine);
+        if (!options->shared && engine->buffer != NULL) {
+            (void)munmap(engine->buffer, YB_BENCH_BUFFER_BYTES);
+        }
+    }
+    yb_bench_device_close(&engine->device);
 }
 
 /* ---- the child --------------------------------------------------------------------------- */
 
 struct child {
-    struct yb_transfer *engine;
-    uint8_t *buffer;
+    struct yb_bench_engine engine;
     int order_fd;
     struct yb_bench_sockets sockets;
 };
@@ -135,20 +159,26 @@ carry_out(struct child *child, const struct yb_bench_order *order)
 {
     const struct yb_bench_raw raw = {
         .sockets = &child->sockets,
-        .buffer = child->buffer,
+        .buffer = child->engine.buffer,
         .streams = order->streams,
         .size = order->length,
         .run_ns = order->run_ns,
         .spin_ns = order->spin_ns,
     };
     struct yb_bench_answer answer = {.ok = true};
+    struct yb_bench_device *device = child->engine.device;
+    uint8_t *bytes = child->engine.buffer + order->offset;
 
     switch (order->kind) {
     case YB_BENCH_ORDER_STAMP:
-        yb_bench_stamp(child->buffer + order->offset, 0, order->length, order->seed);
+        yb_bench_stamp(bytes, 0, order->length, order->seed);
+        answer.ok = device == NULL ||
+                    yb_bench_device_copy(device, order->offset, bytes, order->length, true);
         break;
     case YB_BENCH_ORDER_CHECK:
-        answer.value = yb_bench_check(child->buffer + order->offset, 0, order->length, order->seed);
+        answer.ok = device == NULL ||
+                    yb_bench_device_copy(device, order->offset, bytes, order->length, false);
+        answer.value = yb_bench_check(bytes, 0, order->length, order->seed);
         break;
     case YB_BENCH_ORDER_CPU: answer.value = yb_bench_cpu_ns(); break;
     case YB_BENCH_ORDER_RECEIVE: answer.ok = yb_bench_raw_receive(&raw, &answer.value); break;
@@ -164,14 +194,13 @@ serve(const struct yb_bench_target_options *options, struct child *child)
 {
     struct hello hello = {{0}, 0, 0};
     struct yb_bench_order order;
-    void *buffer = NULL;
 
-    if (!yb_bench_engine_open(options, &child->engine, &buffer, &hello.region) ||
-        yb_transfer_address(child->engine, hello.address, sizeof(hello.address)) != YB_OK) {
+    if (!yb_bench_engine_open(options, &child->engine) ||
+        yb_transfer_address(child->engine.engine, hello.address, sizeof(hello.address)) != YB_OK) {
         _exit(1);
     }
-    child->buffer = buffer;
-    hello.base = (uint64_t)(uintptr_t)buffer;
+    hello.region = child->engine.region;
+    hello.base = (uint64_t)(uintptr_t)child->engine.buffer; /* For what reads it barely. */
     if (write(child->order_fd, &hello, sizeof(hello)) != (ssize_t)sizeof(hello)) {
         _exit(1);
     }
@@ -183,7 +212,7 @@ serve(const struct yb_bench_target_options *options, struct child *child)
             break;
         }
     }
-    yb_transfer_destroy(&child->engine);
+    yb_bench_engine_close(options, &child->engine);
     _exit(0);
 }
 

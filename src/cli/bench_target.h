@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cli/bench_device.h"
 #include "yuebing/transfer.h"
 
 #define YB_BENCH_BUFFER_BYTES (256ull << 20)
@@ -30,6 +31,7 @@
 
 struct yb_bench_target_options {
     bool shared; /* The buffer is shared memory of the engine; otherwise ordinary memory. */
+    bool device; /* What moves is in a device's memory; the buffer is beside it. */
     bool tls;
     uint32_t streams;
     uint32_t paths;
@@ -71,11 +73,21 @@ struct yb_bench_target {
     int sockets[YB_BENCH_SOCKETS_MAX]; /* Connected to the target's, in the same order. */
 };
 
-/* Create an engine with a buffer of YB_BENCH_BUFFER_BYTES that is registered and touched. Returns
- * false, having said why on stderr. The caller destroys the engine, and unmaps ordinary memory. */
+/* An engine with a buffer of YB_BENCH_BUFFER_BYTES. */
+struct yb_bench_engine {
+    struct yb_transfer *engine;
+    uint8_t *buffer;                /* Touched host memory. */
+    struct yb_bench_device *device; /* Or as much of a device; NULL: the buffer is what moves. */
+    uint8_t *memory;                /* What moves: of the buffer, or of the device. */
+    yb_transfer_region region;      /* Of that. */
+};
+
+/* Create an engine, and register what moves. Returns false, having said why on stderr. */
 bool yb_bench_engine_open(const struct yb_bench_target_options *options,
-                          struct yb_transfer **engine_out, void **buffer_out,
-                          yb_transfer_region *region_out);
+                          struct yb_bench_engine *engine_out);
+/* Harmless if it was not opened. */
+void yb_bench_engine_close(const struct yb_bench_target_options *options,
+                           struct yb_bench_engine *engine);
 
 /* Start a target. Returns false, having said why on stderr; nothing is left then. */
 bool yb_bench_target_open(const struct yb_bench_target_options *options,

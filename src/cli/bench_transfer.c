@@ -30,7 +30,7 @@ raw_of(const struct yb_bench_pair *pair, const struct yb_bench_row *row,
     memcpy(sockets->fds, pair->target.sockets, sizeof(sockets->fds));
     return (struct yb_bench_raw){
         .sockets = sockets,
-        .buffer = pair->buffer,
+        .buffer = pair->own.buffer,
         .streams = row->streams,
         .size = row->flow.size,
         .run_ns = row->flow.run_ns,
@@ -65,9 +65,10 @@ measure_ceiling(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t
         return yb_bench_ceiling_sockets(&pair->target, &raw, row->flow.op == YB_TRANSFER_READ,
                                         ceiling);
     case YB_BENCH_AGAINST_COPY:
-        return yb_bench_ceiling_copy(pair->buffer, row->flow.size, 1, row->flow.run_ns, ceiling);
+        return yb_bench_ceiling_copy(pair->own.buffer, row->flow.size, 1, row->flow.run_ns,
+                                     ceiling);
     case YB_BENCH_AGAINST_PROCESS_VM:
-        return yb_bench_ceiling_process_vm(&pair->target, pair->buffer, row->flow.size,
+        return yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, row->flow.size,
                                            row->flow.fragments, row->flow.run_ns, ceiling);
     case YB_BENCH_AGAINST_ROW: *ceiling = table->rows[row->base].gbps[round]; break;
     case YB_BENCH_AGAINST_PING:
@@ -96,12 +97,12 @@ measure_row(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t rou
         row->cpu_s_per_gb[round] = result.cpu_s_per_gb;
         break;
     case YB_BENCH_RAW_COPY:
-        ok = yb_bench_ceiling_copy(pair->buffer, flow->size, row->streams, flow->run_ns,
+        ok = yb_bench_ceiling_copy(pair->own.buffer, flow->size, row->streams, flow->run_ns,
                                    &result.gbps);
         break;
     case YB_BENCH_RAW_VM:
-        ok = yb_bench_ceiling_process_vm(&pair->target, pair->buffer, flow->size, flow->fragments,
-                                         flow->run_ns, &result.gbps);
+        ok = yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, flow->size,
+                                         flow->fragments, flow->run_ns, &result.gbps);
         break;
     case YB_BENCH_RAW_PING:
     case YB_BENCH_RAW_PING_BUSY:
@@ -184,44 +185,27 @@ open_pairs(struct yb_cli *cli, struct yb_bench_table *table)
     return ok;
 }
 
-/* The devices that the engine found here; the topology says so. */
-static uint64_t
-count_devices(void)
+static bool
+check_device(struct yb_cli *cli, const struct yb_bench_plan *plan)
 {
-    const struct yb_transfer_options options = {.struct_bytes = sizeof(options)};
-    struct yb_transfer *engine = NULL;
-    uint64_t count = 0;
-    char *text = NULL;
+    char why[256] = "";
 
-    if (yb_transfer_create(&options, &engine, NULL, 0) != YB_OK) {
-        return 0;
+    if (plan->device && !yb_bench_device_found(why, sizeof(why))) {
+        fprintf(cli->err, "yuebing bench transfer: --device: there is no device to measure: %s\n",
+                why);
+        return false;
     }
-    if (yb_transfer_topology(engine, &text) == YB_OK) {
-        json_t *document = json_loads(text, 0, NULL);
-
-        count = (uint64_t)json_integer_value(json_object_get(document, "devices"));
-        json_decref(document);
-        free(text);
-    }
-    yb_transfer_destroy(&engine);
-    return count;
+    return true;
 }
 
-static bool
-check_device(struct yb_cli *cli)
+/* Where the bytes of a row lie. */
+static const char *
+memory_of(const struct yb_bench_target_options *options)
 {
-    if (yb_cli_option(cli, "device") == NULL) {
-        return true;
+    if (options->device) {
+        return "device";
     }
-    if (count_devices() == 0) {
-        fprintf(cli->err,
-                "yuebing bench transfer: --device: no device and driver was found on this "
-                "machine; `yuebing doctor` says what was looked for\n");
-    } else {
-        fprintf(cli->err, "yuebing bench transfer: --device: this build measures host memory "
-                          "only\n");
-    }
-    return false;
+    return options->shared ? "shared" : "ordinary";
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -297,8 +281,7 @@ print_json(struct yb_cli *cli, struct yb_bench_table *table)
                                   json_real(figures.ceiling));
         (void)json_object_set_new(item, "ceiling", json_string(row->note));
         (void)json_object_set_new(item, "tls", json_boolean(options->tls));
-        (void)json_object_set_new(item, "memory",
-                                  json_string(options->shared ? "shared" : "ordinary"));
+        (void)json_object_set_new(item, "memory", json_string(memory_of(options)));
         (void)json_object_set_new(item, "waits",
                                   json_boolean(row->flow.mode == YB_BENCH_FLOW_WAITING));
         (void)json_array_append_new(array, item);
@@ -327,7 +310,7 @@ add_cells(struct yb_output_table *output, const struct yb_bench_table *table,
     const struct yb_bench_target_options *options = &table->pairs[row->pair].options;
     bool raw = row->what != YB_BENCH_FLOW;
     bool held = row->against != YB_BENCH_AGAINST_NOTHING;
-    const char *memory = raw ? "" : options->shared ? "shared" : "ordinary";
+    const char *memory = raw ? "" : memory_of(options);
     char cells[9][CELL_BYTES];
     const char *list[13] = {path_of(row), memory,   row->op,  cells[0], cells[1],
                             cells[2],     cells[3], cells[4], cells[5], cells[6],
@@ -384,7 +367,8 @@ yb_bench_transfer(struct yb_cli *cli)
     } else if (!yb_bench_rows_make(table)) {
         fprintf(cli->err, "yuebing bench transfer: too many rows; give fewer sizes or streams\n");
         result = YB_CLI_EXIT_REFUSED;
-    } else if (check_device(cli) && open_pairs(cli, table) && measure_all(cli, table)) {
+    } else if (check_device(cli, &table->plan) && open_pairs(cli, table) &&
+               measure_all(cli, table)) {
         result = cli->json ? print_json(cli, table) : print_table(cli, table);
     }
     for (uint32_t i = 0; i < table->pair_count; i++) {

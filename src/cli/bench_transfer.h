@@ -68,6 +68,7 @@ struct yb_bench_plan {
     bool reads;
     bool writes;
     bool tls_only;
+    bool device;
     uint64_t rounds;
     uint64_t run_ns;
     const char *congestion;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transfer/copies.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -18,6 +19,7 @@ look_again(struct yb_copies *copies)
     }
     yb_loop_arm(copies->loop, &copies->timer, yb_deadline_after(now_ns, LOOK_NS));
     if (now_ns - copies->progress_ns < SPIN_NS) {
+        (void)sched_yield(); /* Whoever makes progress may need this processor. */
         yb_loop_defer(copies->loop, &copies->task);
     }
 }
