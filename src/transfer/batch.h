@@ -10,6 +10,7 @@
  *   B2  Each item's `left` counts down to zero once: each byte is accounted for as moved
  *       or as failed, by exactly one of plan, slice end and cancel.
  *   B3  A handle holds the slot's generation; after release no handle of the past fits.
+ *   B4  Regions that an item's local memory lies in are pinned from submit until ENDED (T3).
  *
  * Memory    The arrays of a slot are kept for its next batch and grow to the largest that
  *           it has carried: steady traffic allocates nothing.
@@ -23,6 +24,7 @@
 #include "net/timer.h"
 #include "transfer/plan.h"
 
+struct yb_region_range;
 struct yb_remote;
 struct yb_transfer;
 
@@ -51,6 +53,8 @@ struct yb_batch {
     uint32_t count;
     struct yb_plan_item *items;
     struct yb_batch_item *states;
+    struct yb_region_range *pins; /* One for each region that is used here. */
+    uint32_t pin_count;
     _Atomic(uint32_t) ended;
     _Atomic(uint32_t) failed;
     _Atomic(uint64_t) bytes;

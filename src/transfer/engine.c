@@ -464,6 +464,7 @@ yb_transfer_destroy(struct yb_transfer **engine_ref)
     for (uint32_t i = 0; i < engine->batch_count; i++) {
         free(engine->batches[i]->items);
         free(engine->batches[i]->states);
+        free(engine->batches[i]->pins);
         free(engine->batches[i]);
     }
     yb_shm_host_destroy(&engine->shm);

@@ -12,6 +12,7 @@
 #define BATCH_MAGIC        0x62617463u
 #define DEFAULT_TIMEOUT_NS (30 * YB_NS_PER_S)
 #define ARRAY_ROOM_MIN     64u
+#define PINS_SEEN          4u
 
 /* A waiter looks again after this long even if nobody wakes it. */
 #define WAIT_STEP_NS YB_NS_PER_S
@@ -120,6 +121,7 @@ make_room(struct yb_batch *batch, uint32_t count)
     uint32_t room = batch->room == 0 ? ARRAY_ROOM_MIN : batch->room;
     struct yb_plan_item *items;
     struct yb_batch_item *states;
+    struct yb_region_range *pins;
 
     if (count <= batch->room) {
         return true;
@@ -129,15 +131,19 @@ make_room(struct yb_batch *batch, uint32_t count)
     }
     items = calloc(room, sizeof(*items));
     states = calloc(room, sizeof(*states));
-    if (items == NULL || states == NULL) {
+    pins = calloc(room, sizeof(*pins));
+    if (items == NULL || states == NULL || pins == NULL) {
         free(items);
         free(states);
+        free(pins);
         return false;
     }
     free(batch->items);
     free(batch->states);
+    free(batch->pins);
     batch->items = items;
     batch->states = states;
+    batch->pins = pins;
     batch->room = room;
     return true;
 }
@@ -163,6 +169,55 @@ read_options(const struct yb_transfer_batch_options *given,
     }
     *options_out = options;
     return YB_OK;
+}
+
+/* Of the last few regions that a batch has pinned, is one around this memory? */
+static bool
+is_pinned(const struct yb_batch *batch, const struct yb_region_info *seen, uint64_t local,
+          uint64_t length)
+{
+    for (uint32_t i = 0; i < PINS_SEEN && i < batch->pin_count; i++) {
+        uint64_t base = (uint64_t)(uintptr_t)seen[i].base;
+
+        if (local >= base && length <= seen[i].length && local - base <= seen[i].length - length) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keep registered memory registered while a batch uses it at this end (B4). Memory that is in no
+ * region is its owner's business. */
+static void
+pin_local(struct yb_batch *batch)
+{
+    struct yb_region_table *regions = batch->engine->regions;
+    struct yb_region_info seen[PINS_SEEN];
+
+    batch->pin_count = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct yb_transfer_item *item = &batch->items[i].item;
+        struct yb_region_range *pin = &batch->pins[batch->pin_count];
+        struct yb_region_info info;
+
+        if (yb_plan_check(item) != YB_OK || item->length == 0 ||
+            is_pinned(batch, seen, (uint64_t)(uintptr_t)item->local, item->length) ||
+            yb_region_find(regions, item->local, item->length, &info) != YB_OK) {
+            continue;
+        }
+        *pin = (struct yb_region_range){.region = info.id, .length = info.length};
+        if (yb_region_pin(regions, pin, 1, 0) == 0) {
+            seen[batch->pin_count % PINS_SEEN] = info;
+            batch->pin_count++;
+        }
+    }
+}
+
+static void
+unpin_local(struct yb_batch *batch)
+{
+    yb_region_unpin(batch->engine->regions, batch->pins, batch->pin_count);
+    batch->pin_count = 0;
 }
 
 static void
@@ -238,10 +293,12 @@ yb_transfer_submit(struct yb_transfer *engine, yb_transfer_peer peer,
         return YB_NO_MEMORY;
     }
     fill_batch(batch, items, count, &options);
+    pin_local(batch);
     batch->peer = peer;
     yb_lock_acquire(&engine->lock);
     slot = yb_transfer_find_peer_locked(engine, peer); /* It may have been closed meanwhile. */
     if (slot == NULL) {
+        unpin_local(batch);
         give_slot_locked(engine, batch);
         status = YB_CLOSED;
     } else {
@@ -269,6 +326,7 @@ yb_transfer_batch_ended(struct yb_batch *batch)
     uint64_t one = 1;
 
     batch->remote = NULL;
+    unpin_local(batch);
     yb_lock_acquire(&engine->lock);
     atomic_store(&batch->state, YB_BATCH_ENDED);
     batch->ended_as = ++engine->batches_ended;

@@ -842,6 +842,53 @@ test_transfer_life__unregister_waits_for_what_uses_the_range_or_says_busy(void *
     rig_fini(&rig);
 }
 
+static void
+test_transfer_life__local_memory_stays_registered_while_a_batch_uses_it(void **state)
+{
+    struct yb_transfer_batch_options options = within_ms(60000);
+    struct yb_transfer_item items[3];
+    struct rig rig;
+    struct area plain;
+    void *shared = NULL;
+
+    (void)state;
+    rig_init(&rig, 300000, false);
+    rig_warm(&rig);
+    area_init(&plain, 100000);
+    assert_int_equal(yb_transfer_alloc(rig.duo.here, 100000, NULL, &shared), YB_OK);
+    (void)duo_register(rig.duo.here, &rig.local);
+    for (uint32_t round = 0; round < 20; round++) {
+        yb_transfer_batch batch;
+        void *base = shared;
+
+        relay_hold(rig.relay, true, true);
+        relay_hold_new(rig.relay, true, true);
+        items[0] = rig_item(&rig, round % 2);
+        items[1] = items[2] = items[0];
+        items[1].local = shared;
+        items[2].local = plain.bytes;
+        items[1].length = items[2].length = 100000;
+        batch = duo_submit(&rig.duo, items, 3, &options);
+        assert_int_equal(yb_transfer_unregister(rig.duo.here, rig.local.bytes, 0), YB_BUSY);
+        assert_int_equal(yb_transfer_free(rig.duo.here, &base, MS_NS), YB_BUSY);
+        assert_ptr_equal(base, shared);
+        if (round % 3 == 0) {
+            assert_int_equal(yb_transfer_cancel(rig.duo.here, batch), YB_OK);
+        } else {
+            relay_release(rig.relay);
+        }
+        (void)duo_end(rig.duo.here, batch, NULL, 0);
+        assert_int_equal(yb_transfer_unregister(rig.duo.here, rig.local.bytes, 0), YB_OK);
+        (void)duo_register(rig.duo.here, &rig.local);
+        relay_release(rig.relay);
+        rig_reopen(&rig);
+        rig_warm(&rig);
+    }
+    assert_int_equal(yb_transfer_free(rig.duo.here, &shared, 0), YB_OK);
+    rig_fini(&rig);
+    area_fini(&plain);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -869,6 +916,7 @@ main(int argc, char **argv)
         cmocka_unit_test(test_transfer_life__a_full_queue_of_notifications_refuses_one_more),
         cmocka_unit_test(
             test_transfer_life__a_notification_without_an_answer_is_in_doubt_or_never_sent),
+        cmocka_unit_test(test_transfer_life__local_memory_stays_registered_while_a_batch_uses_it),
         cmocka_unit_test(test_transfer_life__unregister_waits_for_what_uses_the_range_or_says_busy),
     };
 
