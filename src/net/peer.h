@@ -56,8 +56,8 @@ YB_CHECKED enum yb_status yb_peer_create(struct yb_net *net,
 void yb_peer_destroy(struct yb_peer **peer);
 
 /* Say which of several parallel connections per lane this peer's are (fence.h): two peers of the
- * same process that are connected at the same time need different ones, below YB_STRIPES_MAX. Before
- * its first call; 0 unless set. */
+ * same process that are connected at the same time need different ones, below YB_STRIPES_MAX.
+ * Before its first call; 0 unless set. */
 void yb_peer_set_stripe(struct yb_peer *peer, uint32_t stripe);
 
 /* Return whether a call was ever sent on a lane. */

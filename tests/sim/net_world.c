@@ -84,6 +84,7 @@ world_options_default(uint64_t seed)
                 .frame_timeout_ns = 800 * YB_NS_PER_MS,
                 .idle_ping_ns = 400 * YB_NS_PER_MS,
                 .requests_max = 64,
+                .bodies_bytes_max = 256ull << 20,
                 .committed_bytes_max = 256 * 1024,
                 .calls_waiting_max = 64,
             },

@@ -673,7 +673,7 @@ test_transfer_life__a_fence_comes_through_while_its_peer_writes_on(void **state)
     rig_fini(&rig);
 }
 
-/* ---- notifications ----------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static void
 test_transfer_life__a_notification_comes_once_and_after_the_data(void **state)
@@ -792,7 +792,7 @@ test_transfer_life__a_notification_without_an_answer_is_in_doubt_or_never_sent(v
     rig_fini(&rig);
 }
 
-/* ---- unregister while in use -------------------------------------------------------------------- */
+/* ---- unregister while in use ----------------------------------------------------------------- */
 
 static void *
 unregister_later(void *arg)

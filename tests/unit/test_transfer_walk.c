@@ -12,14 +12,6 @@
 #define CELL_BYTES  (100u * 1024u)
 #define BATCHES_MAX 6u
 
-static bool
-long_form(void)
-{
-    const char *wanted = getenv("YUEBING_TEST_LONG");
-
-    return wanted != NULL && wanted[0] != '\0' && wanted[0] != '0';
-}
-
 struct walk {
     uint64_t random;
     struct duo duo;
@@ -273,7 +265,7 @@ static void
 test_transfer_walk__every_outcome_is_true_whatever_happens(void **state)
 {
     struct walk walk;
-    uint32_t rounds = long_form() ? 3000 : 60;
+    uint32_t rounds = unit_long() ? 3000 : 60;
 
     (void)state;
     walk_init(&walk, "transfer");
@@ -357,7 +349,7 @@ late_wait_kept(struct late *late)
 static void
 test_transfer_walk__late_bytes_of_a_first_attempt_never_land(void **state)
 {
-    uint32_t rounds = long_form() ? 1000 : 50;
+    uint32_t rounds = unit_long() ? 1000 : 50;
     struct late late;
 
     (void)state;
@@ -405,7 +397,7 @@ test_transfer_walk__late_bytes_of_a_first_attempt_never_land(void **state)
 static void
 test_transfer_walk__timeouts_and_cancels_without_end_leave_nothing_behind(void **state)
 {
-    uint32_t rounds = long_form() ? 10000 : 500;
+    uint32_t rounds = unit_long() ? 10000 : 500;
     struct late late;
     yb_transfer_batch batch;
 
