@@ -27,7 +27,9 @@
  * Invariants
  *   T1  At any time at most one attempt may be able to write a destination; an item
  *       goes another way only after the way before is closed at its target.
- *   T2  When a batch has ended, no local memory of it is read or written any more.
+ *   T2  When a batch has ended, no local memory of it is written any more, nor read by
+ *       this process. A target on the same host that was stopped in the middle of its copy
+ *       may still read it when it goes on; what it reads then it throws away.
  *   T3  A region is never unmapped, nor unregistered, under a transfer: unregister
  *       says BUSY, or waits.
  *   T4  One bad item fails alone.
