@@ -39,6 +39,7 @@
 #define YB_REMOTE_MAGIC   0x72656d6fu
 
 #define YB_TRANSFER_PEERS_MAX         1024u
+#define YB_TRANSFER_REFUSALS          64u /* Statuses are numbered down from 0. */
 #define YB_TRANSFER_NOTIFICATIONS_MAX 1024u
 #define YB_TRANSFER_SLICES_PER_WORKER 2048u /* But for those reserved: remote.h. */
 
@@ -65,6 +66,7 @@ struct yb_transfer_worker {
     uint8_t *trash;               /* Where the bytes of refused fragments go. */
     uint64_t suspicious_ns;       /* Until then memory is looked at before it is used: service.c. */
     struct yb_remote *remotes;
+    uint64_t refused[YB_TRANSFER_REFUSALS]; /* Fragments of peers, by the number of the status. */
 };
 
 struct yb_peer_slot {

@@ -442,6 +442,7 @@ yb_transfer_fence(struct yb_transfer *engine, struct yb_id identity, uint64_t ti
 struct report {
     struct yb_transfer_worker *worker;
     json_t *peers;
+    uint64_t refused[YB_TRANSFER_REFUSALS];
 };
 
 static json_t *
@@ -462,6 +463,9 @@ run_report(void *context)
 {
     struct report *report = context;
 
+    for (uint32_t i = 0; i < YB_TRANSFER_REFUSALS; i++) {
+        report->refused[i] += report->worker->refused[i];
+    }
     for (struct yb_remote *remote = report->worker->remotes; remote != NULL;
          remote = remote->next) {
         char address[YB_ADDRESS_TEXT_BYTES];
@@ -475,6 +479,21 @@ run_report(void *context)
                                     json_pack("{s:I, s:s, s:o}", "peer", (json_int_t)remote->handle,
                                               "address", address, "paths", paths));
     }
+}
+
+/* What peers were refused here, by reason. */
+static json_t *
+refused_json(const struct report *report)
+{
+    json_t *refused = json_object();
+
+    for (uint32_t i = 0; i < YB_TRANSFER_REFUSALS; i++) {
+        if (report->refused[i] > 0) {
+            (void)json_object_set_new(refused, yb_status_name((enum yb_status) - (int32_t)i),
+                                      json_integer((json_int_t)report->refused[i]));
+        }
+    }
+    return refused;
 }
 
 /* Consume a document and hand its text out. */
@@ -495,19 +514,18 @@ enum yb_status
 yb_transfer_stats(struct yb_transfer *engine, char **text_out)
 {
     struct yb_memory_counts copies;
-    json_t *peers = json_array();
+    struct report report = {.peers = json_array()};
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     for (uint32_t i = 0; i < engine->worker_count; i++) {
-        struct report report = {.worker = &engine->workers[i], .peers = peers};
-
+        report.worker = &engine->workers[i];
         yb_worker_run(engine->workers[i].worker, run_report, &report);
     }
     copies = yb_memory_counts(engine->memory);
-    return text_of(json_pack("{s:o, s:{s:I, s:I, s:I, s:I}, s:o}", "peers", peers, "device",
-                             "page_locks", (json_int_t)copies.page_locks, "copies",
-                             (json_int_t)copies.copies, "copied_bytes",
-                             (json_int_t)copies.copied_bytes, "failures",
+    return text_of(json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:o}", "peers", report.peers,
+                             "refused", refused_json(&report), "device", "page_locks",
+                             (json_int_t)copies.page_locks, "copies", (json_int_t)copies.copies,
+                             "copied_bytes", (json_int_t)copies.copied_bytes, "failures",
                              (json_int_t)copies.failures, "metrics", yb_stats_json(engine->stats)),
                    text_out);
 }

@@ -322,6 +322,14 @@ fill_iov(struct yb_inbound *inbound)
     return stage(inbound);
 }
 
+static void
+count_refused(struct yb_transfer_worker *worker, enum yb_status status)
+{
+    uint32_t index = (uint32_t) - (int32_t)status;
+
+    worker->refused[index < YB_TRANSFER_REFUSALS ? index : 0]++;
+}
+
 /* Answer with the outcomes of refused ranges, if there are any. */
 static void
 reply_outcomes(struct yb_inbound *inbound, enum yb_status status)
@@ -332,14 +340,18 @@ reply_outcomes(struct yb_inbound *inbound, enum yb_status status)
     struct yb_request *request = inbound->request;
     size_t length = 0;
 
-    for (uint32_t i = 0; i < inbound->count; i++) {
+    for (uint32_t i = 0; status == YB_OK && i < inbound->count; i++) {
         if (inbound->ranges[i].status != YB_OK) {
             native[outcomes.outcomes.count].index = i;
             native[outcomes.outcomes.count++].status = (int32_t)inbound->ranges[i].status;
+            count_refused(inbound->worker, inbound->ranges[i].status);
         }
     }
     if (status == YB_OK && outcomes.outcomes.count > 0) {
         YB_ASSERT(yb_wire_outcomes_encode(&outcomes, body, sizeof(body), &length) == YB_OK);
+    }
+    if (status != YB_OK) {
+        count_refused(inbound->worker, status);
     }
     inbound_give(inbound);
     yb_request_reply(request, status, body, (uint32_t)length, NULL, 0);
@@ -475,6 +487,7 @@ place_write(void *service, struct yb_request *request, const struct iovec **iov_
     uint64_t total = 0;
 
     if (!yb_transfer_peer_allowed(engine, request->peer)) {
+        count_refused(worker_of(engine, request), YB_DENIED);
         return YB_DENIED;
     }
     inbound = inbound_take(worker_of(engine, request), request);
@@ -491,6 +504,7 @@ place_write(void *service, struct yb_request *request, const struct iovec **iov_
         status = fill_iov(inbound);
     }
     if (status != YB_OK) {
+        count_refused(inbound->worker, status);
         inbound_give(inbound);
         return status;
     }
@@ -527,6 +541,7 @@ handle_read(void *service, struct yb_request *request)
     uint64_t total = 0;
 
     if (!yb_transfer_peer_allowed(engine, request->peer)) {
+        count_refused(worker_of(engine, request), YB_DENIED);
         yb_request_reply(request, YB_DENIED, NULL, 0, NULL, 0);
         return;
     }

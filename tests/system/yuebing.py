@@ -308,10 +308,10 @@ def hello(version_min=1, version_max=1, magic=MAGIC, **values):
     return preface(HELLO, len(body), version_min, version_max, magic) + body
 
 
-def frame(kind, body=b"", request_id=1, body_bytes=None):
+def frame(kind, body=b"", request_id=1, body_bytes=None, data_bytes=0):
     head = struct.pack(
         "<IBBHHxxiIIQQQ16sQQQ4x", 0x31464259, 1, 0, kind, 0, 0,
-        len(body) if body_bytes is None else body_bytes, 0, 0, request_id, 10_000_000,
+        len(body) if body_bytes is None else body_bytes, 0, data_bytes, request_id, 10_000_000,
         bytes(16), 0, 0, 0)
     return head + struct.pack("<I", crc32c(head)) + body
 

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfer engines as processes of their own, told what to do line by line, and a relay.
+
+    with Engine() as target, Engine() as source:
+        region = target.memory("x", 1 << 20).register("x")
+        peer = source.open(target.address)
+        ...
+
+The driver is $YUEBING_TRANSFER_DRIVER; its lines are described at its top.
+"""
+import collections
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+
+from yuebing import DEADLINE_S, SLOWER, Failed, environment, expect, split
+
+DRIVER = os.environ["YUEBING_TRANSFER_DRIVER"]
+PATHS = os.environ.get("YUEBING_TRANSFER_PATHS", "1")  # Of transfer.h; 1 is TCP.
+BY_ADDRESS = (1 << 64) - 1
+Poll = collections.namedtuple("Poll", "status ended failed in_doubt bytes")
+Loads = collections.namedtuple("Loads", "ok failed wrong late")
+
+
+class Engine:
+    """A process with one engine."""
+
+    def __init__(self, **options):
+        self.process = subprocess.Popen(
+            [DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(), text=True, bufsize=1)
+        self.pid = self.process.pid
+        self.killed = False
+        self.addresses = {}
+        options = {"paths": PATHS} | options
+        words = [word for pair in options.items() for word in map(str, pair)]
+        self.answer = self.ask_raw("create", *words)
+        self.address = self.answer[3:] if self.answer.startswith("ok ") else None
+
+    def __enter__(self):
+        expect(self.address, f"no engine: {self.answer}")
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.killed or self.process.poll() is not None:
+            self.close_pipes()
+            return
+        if kind is not None:
+            self.kill()
+            return
+        code = self.quit()
+        expect(code == 0, f"the driver ended with {code}: {self.errors}")
+
+    def close_pipes(self):
+        self.process.wait()
+        self.errors = self.process.stderr.read()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+
+    def send(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self, seconds=DEADLINE_S * SLOWER):
+        readable, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if readable else ""
+        if not line:
+            self.kill()
+            raise Failed(f"no answer from {self.pid}: {self.errors[-2000:]}")
+        return line.rstrip("\n")
+
+    def ask_raw(self, *words, seconds=DEADLINE_S * SLOWER):
+        self.send(*words)
+        return self.receive(seconds)
+
+    def do(self, *words):
+        """Carry out what has to go well, and return what stands behind the `ok`."""
+        answer = self.ask_raw(*words)
+        expect(answer == "ok" or answer.startswith("ok "), f"{words}: {answer}")
+        return answer[3:]
+
+    # ---- its commands ----
+
+    def memory(self, name, length, seed=None):
+        self.addresses[name] = int(self.do("memory", name, length))
+        if seed is not None:
+            self.do("fill", name, seed, 0, length)
+        return self.addresses[name]
+
+    def register(self, name):
+        return int(self.do("register", name))
+
+    def open(self, address):
+        return int(self.do("open", address))
+
+    def identity(self, peer):
+        return self.do("ask", peer, 5000).split()[0]
+
+    def submit(self, peer, op, name, length, region, offset=0, begin=0, items=1, ms=20000,
+               notify=None):
+        words = [notify] if notify else []
+        return int(self.do("submit", peer, ms, op, name, begin, length, region, offset, items,
+                           *words))
+
+    def poll(self, batch):
+        words = self.do("poll", batch).split()
+        return Poll(words[0], *map(int, words[1:]))
+
+    def end(self, batch, ms=60000):
+        """Wait, look, release."""
+        self.do("wait", batch, ms * SLOWER)
+        found = self.poll(batch)
+        self.do("release", batch)
+        return found
+
+    def run(self, peer, op, name, length, region, **more):
+        return self.end(self.submit(peer, op, name, length, region, **more))
+
+    def load(self, peer, threads, op, region, length, seed, ms=2000, step=0):
+        self.do("load", peer, threads, op, region, length, ms, seed, step)
+
+    def loads(self, peer=0):
+        return Loads(*map(int, self.do("loads", peer).split()))
+
+    def unload(self):
+        return Loads(*map(int, self.do("unload").split()))
+
+    def stats(self):
+        return json.loads(self.do("stats"))
+
+    # ---- the process ----
+
+    def quit(self, seconds=DEADLINE_S * SLOWER):
+        self.send("quit")
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failed(f"the driver does not end: {self.errors[-2000:]}") from None
+        self.close_pipes()
+        return self.process.returncode
+
+    def kill(self):
+        self.killed = True
+        self.process.kill()
+        self.close_pipes()
+
+    def stop(self):
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        os.kill(self.pid, signal.SIGCONT)
+
+    def rss(self):
+        with open(f"/proc/{self.pid}/statm", encoding="ascii") as told:
+            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+
+class Relay:
+    """Between a peer and an address: passes on, holds, cuts."""
+
+    def __init__(self, target):
+        self.target = split(target)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.lock = threading.Lock()
+        self.links = []
+        self.flowing = threading.Event()
+        self.flowing.set()
+        self.ended = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+        self.flowing.set()
+        self.listener.close()
+        self.cut()
+
+    def _accept(self):
+        while not self.ended:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self.target, DEADLINE_S)
+            except OSError:
+                near.close()
+                continue
+            with self.lock:
+                self.links.append((near, far))
+            for source, sink in ((near, far), (far, near)):
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source, sink):
+        try:
+            source.settimeout(None)
+            sink.settimeout(None)
+            while data := source.recv(1 << 16):
+                self.flowing.wait()
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def hold(self):
+        self.flowing.clear()
+
+    def release(self):
+        self.flowing.set()
+
+    def cut(self):
+        """Reset everything that is there."""
+        with self.lock:
+            links, self.links = self.links, []
+        for link in links:
+            for end in link:
+                try:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+                end.close()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S03, killed in the middle: calls end inside their deadline, never OK with wrong bytes."""
+import random
+
+from engines import Engine
+from yuebing import LONG, SLOWER, case, expect, main, until, window
+
+ROUNDS = 50 if LONG else 6
+BYTES = (256 << 20) if LONG else (32 << 20)
+THREADS = 8
+SEED = random.randrange(1, 1 << 30)
+print(f"# seed {SEED}")
+dice = random.Random(SEED)
+
+
+def target(seed, length):
+    engine = Engine()
+    engine.memory("x", length, seed)
+    return engine, engine.register("x")
+
+
+@case("a peer that is killed costs its calls their deadline at most, and no other peer anything")
+def _():
+    with Engine() as source:
+        other, other_region = target(999, 1 << 20)
+        other_peer = source.open(other.address)
+        with other:
+            for number in range(ROUNDS):
+                seed = 1000 + number
+                victim, region = target(seed, BYTES)
+                peer = source.open(victim.address)
+                source.load(peer, THREADS, "read", region, BYTES // THREADS, seed,
+                            step=BYTES // THREADS)
+                source.load(other_peer, 1, "read", other_region, 1 << 20, 999)
+                until(lambda p=peer: source.loads(p).ok > 0, "something is read")
+                before = source.loads(other_peer).ok
+                window(1.0 if LONG else dice.uniform(0.05, 0.4))
+                middle = source.loads(other_peer).ok
+                victim.kill()
+                window(1.0 if LONG else 0.2)
+                after = source.loads(other_peer).ok
+                expect(after > middle > before, f"the other peer stood still: "
+                                                f"{before} {middle} {after}")
+                if LONG and SLOWER == 1:
+                    expect(after - middle >= 0.8 * (middle - before),
+                           f"the other peer slowed down: {middle - before} {after - middle}")
+                found = source.unload()
+                expect(found.wrong == 0, f"{found.wrong} reads were OK with wrong bytes")
+                expect(found.late == 0, f"{found.late} calls outlived their deadline")
+                expect(found.failed > 0, "nobody noticed")
+                source.do("close", peer)
+            expect(source.ask_raw("ask", other_peer, 2000).startswith("ok"), "the other is gone")
+
+
+@case("writes of a writer that is killed leave nothing in use at the target")
+def _():
+    length = 8 << 20
+    with Engine() as sink:
+        sink.memory("x", length)
+        region = sink.register("x")
+        for number in range(ROUNDS):
+            writer = Engine()
+            peer = writer.open(sink.address)
+            writer.load(peer, 4, "write", region, length // 4, number, step=length // 4)
+            until(lambda w=writer: w.loads().ok > 0, "something is written")
+            window(dice.uniform(0, 0.05))
+            identity = None
+            if number % 2 == 0:
+                back = sink.open(writer.address)
+                identity = sink.identity(back)
+                sink.do("close", back)
+            writer.kill()
+            if identity:
+                sink.do("fence", identity, 5000)
+            sink.do("unregister", "x", 5000)
+            sink.do("set", "x", 0x77, 0, length)
+            region = sink.register("x")
+            window(0.02)
+            sink.do("same", "x", 0x77, 0, length)
+
+
+main()
