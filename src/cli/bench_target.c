@@ -76,7 +76,7 @@ bool
 yb_bench_engine_open(const struct yb_bench_target_options *options,
                      struct yb_bench_engine *engine_out)
 {
-    struct yb_bench_engine engine = {NULL};
+    struct yb_bench_engine engine = {.engine = NULL};
     struct yb_transfer_options engine_options = {
         .struct_bytes = sizeof(engine_options),
         .tls = options->tls,
