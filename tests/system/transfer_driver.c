@@ -368,7 +368,7 @@ do_poll(char **words)
            found.in_doubt, (unsigned long long)found.bytes);
 }
 
-/* ---- load -------------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 static uint64_t
 now_ns(void)
@@ -410,6 +410,7 @@ run_once(struct load *load)
     }
     atomic_fetch_add(&load->late, now_ns() - began > load->timeout_ns + 1000 * MS_NS);
     if (end.status != YB_OK) {
+        /* lint: allow, a rest between attempts on a peer that is down; nothing is awaited */
         (void)usleep(1000);
         atomic_fetch_add(&load->failed, 1);
         return;
@@ -496,7 +497,7 @@ do_unload(void)
     atomic_store(&loads_stop, false);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static bool
 is(const char *word, const char *wanted)
