@@ -144,6 +144,28 @@ test_loop__a_turn_runs_timers_then_mail_then_deferred_tasks(void **state)
 }
 
 static void
+test_loop__a_turn_in_which_a_timer_or_a_mail_ran_does_not_wait(void **state)
+{
+    struct test_clock clock = clock_at(50 * YB_NS_PER_MS);
+    struct tape tape = {.loop = loop_with(&clock.base, 0)};
+    struct teller a;
+
+    (void)state;
+    teller_init(&a, &tape, 'a');
+    yb_loop_arm(tape.loop, &a.timer, 60 * YB_NS_PER_MS);
+    clock.now_ns = 70 * YB_NS_PER_MS;
+    yb_loop_turn(tape.loop, 50 * YB_NS_PER_MS);
+    expect(&tape, "Ta");
+    assert_int_equal(yb_mailbox_try_post(yb_loop_mailbox(tape.loop), &a.mail), YB_OK);
+    yb_loop_turn(tape.loop, 50 * YB_NS_PER_MS);
+    expect(&tape, "Ma");
+    assert_int_equal(yb_loop_counters(tape.loop).sleeps, 0);
+    yb_loop_turn(tape.loop, YB_NS_PER_MS);
+    assert_int_equal(yb_loop_counters(tape.loop).sleeps, 1);
+    yb_loop_destroy(&tape.loop);
+}
+
+static void
 test_loop__a_timer_that_was_disarmed_is_silent(void **state)
 {
     struct test_clock clock = clock_at(1);
@@ -376,6 +398,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop__a_turn_runs_timers_then_mail_then_deferred_tasks),
+        cmocka_unit_test(test_loop__a_turn_in_which_a_timer_or_a_mail_ran_does_not_wait),
         cmocka_unit_test(test_loop__a_timer_that_was_disarmed_is_silent),
         cmocka_unit_test(test_loop__time_is_read_once_in_a_turn),
         cmocka_unit_test(test_loop__a_task_runs_once_however_often_it_is_deferred),
