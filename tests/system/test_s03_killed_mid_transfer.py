@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """S03, killed in the middle: calls end inside their deadline, never OK with wrong bytes."""
 import random
+import struct
 
 from engines import Engine
-from yuebing import LONG, SLOWER, case, expect, main, until, window
+from yuebing import LONG, SLOWER, Wire, case, expect, frame, main, until, window
 
 ROUNDS = 50 if LONG else 6
 BYTES = (256 << 20) if LONG else (32 << 20)
@@ -64,12 +65,17 @@ def _():
             writer.load(peer, 4, "write", region, length // 4, number, step=length // 4)
             until(lambda w=writer: w.loads().ok > 0, "something is written")
             window(dice.uniform(0, 0.05))
+            half = Wire(sink.address)  # A writer that dies in the middle of a frame, for sure.
+            half.handshake(lane=1)
+            half.send(frame(16, struct.pack("<I4xQQQ", 1, region, 0, 1 << 20), 1,
+                            data_bytes=1 << 20) + bytes(1 << 19))
             identity = None
             if number % 2 == 0:
                 back = sink.open(writer.address)
                 identity = sink.identity(back)
                 sink.do("close", back)
             writer.kill()
+            half.close()
             if identity:
                 sink.do("fence", identity, 5000)
             sink.do("unregister", "x", 5000)

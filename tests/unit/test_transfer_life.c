@@ -195,7 +195,7 @@ test_transfer_life__handles_of_the_past_are_refused(void **state)
     struct yb_transfer_item item;
     struct yb_transfer_batch_status status;
     struct yb_transfer_probe probe;
-    yb_transfer_batch batch;
+    yb_transfer_batch batch, next;
     yb_transfer_peer old;
 
     (void)state;
@@ -204,11 +204,12 @@ test_transfer_life__handles_of_the_past_are_refused(void **state)
     for (uint32_t i = 0; i < 100; i++) {
         batch = duo_submit(&rig.duo, &item, 1, NULL);
         (void)duo_end(rig.duo.here, batch, NULL, 0);
-        (void)duo_run(&rig.duo, &item, 1, NULL, NULL); /* Takes the same slot. */
+        next = duo_submit(&rig.duo, &item, 1, NULL); /* Takes the same slot. */
         assert_int_equal(yb_transfer_poll(rig.duo.here, batch, &status, NULL, 0), YB_CLOSED);
         assert_int_equal(yb_transfer_wait(rig.duo.here, batch, 0), YB_CLOSED);
         assert_int_equal(yb_transfer_cancel(rig.duo.here, batch), YB_CLOSED);
         assert_int_equal(yb_transfer_release(rig.duo.here, batch), YB_CLOSED);
+        assert_int_equal(duo_end(rig.duo.here, next, NULL, 0).status, YB_OK);
     }
     assert_int_equal(yb_transfer_release(rig.duo.here, 0), YB_CLOSED);
     assert_int_equal(yb_transfer_release(rig.duo.here, UINT64_MAX), YB_CLOSED);
@@ -222,6 +223,24 @@ test_transfer_life__handles_of_the_past_are_refused(void **state)
     assert_int_equal(yb_transfer_drain(rig.duo.here, old, SECOND_NS), YB_CLOSED);
     assert_int_equal(duo_run(&rig.duo, &item, 1, NULL, NULL).status, YB_OK);
     rig_fini(&rig);
+}
+
+/* The value of a metric without labels. */
+static uint64_t
+metric(struct yb_transfer *engine, const char *name)
+{
+    const char *at;
+    uint64_t value;
+    char *text;
+
+    assert_int_equal(yb_transfer_stats(engine, &text), YB_OK);
+    at = strstr(text, name);
+    assert_non_null(at);
+    at = strstr(at, "\"value\": ");
+    assert_non_null(at);
+    value = strtoull(at + strlen("\"value\": "), NULL, 10);
+    free(text);
+    return value;
 }
 
 static void
@@ -238,7 +257,6 @@ test_transfer_life__two_handles_of_one_address_do_not_disturb_each_other(void **
         yb_transfer_batch batches[2][BATCHES];
         yb_transfer_peer peers[2];
         struct yb_transfer_item item;
-        char *text;
 
         options.workers = workers;
         duo_init_with(&duo, &options, &options);
@@ -258,9 +276,7 @@ test_transfer_life__two_handles_of_one_address_do_not_disturb_each_other(void **
             assert_int_equal(duo_end(duo.here, batches[i % 2][i / 2], NULL, 0).status, YB_OK);
         }
         expect_pattern(remote.bytes, remote.length, 3);
-        assert_int_equal(yb_transfer_stats(duo.here, &text), YB_OK);
-        assert_null(strstr(text, "yuebing_net_retries_total\": 1"));
-        free(text);
+        assert_int_equal(metric(duo.here, "yuebing_net_retries_total"), 0);
         area_fini(&local);
         duo_fini(&duo);
         area_fini(&remote);
@@ -326,6 +342,57 @@ test_transfer_life__a_cancel_that_races_with_the_end_does_no_harm(void **state)
         assert_true(end.status == YB_OK ? end.bytes == item.length : end.bytes < item.length);
     }
     assert_int_equal(duo_run(&rig.duo, &item, 1, NULL, NULL).status, YB_OK);
+    rig_fini(&rig);
+}
+
+/* Each end releases its batch and submits another, in the same slot. */
+struct wheel {
+    struct yb_transfer_item item;
+    yb_transfer_peer peer;
+    _Atomic(bool) stop;
+    _Atomic(uint64_t) current;
+    _Atomic(uint32_t) turns;
+};
+
+static void
+turn(struct yb_transfer *engine, yb_transfer_batch batch, void *owner)
+{
+    struct wheel *wheel = owner;
+    struct yb_transfer_batch_options options = within_ms(20000);
+    yb_transfer_batch next = 0;
+
+    options.done = turn;
+    options.owner = wheel;
+    if ((batch != 0 && yb_transfer_release(engine, batch) != YB_OK) ||
+        (!atomic_load(&wheel->stop) &&
+         yb_transfer_submit(engine, wheel->peer, &wheel->item, 1, &options, &next) != YB_OK)) {
+        abort();
+    }
+    atomic_store(&wheel->current, next);
+    atomic_fetch_add(&wheel->turns, 1);
+}
+
+static void
+test_transfer_life__a_cancel_under_way_does_not_meet_the_slots_next_batch(void **state)
+{
+    static struct wheel wheel;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, 100, false);
+    wheel.item = rig_item(&rig, YB_TRANSFER_WRITE);
+    wheel.peer = rig.duo.peer;
+    turn(rig.duo.here, 0, &wheel);
+    while (atomic_load(&wheel.turns) < 20000) {
+        enum yb_status status = yb_transfer_cancel(rig.duo.here, atomic_load(&wheel.current));
+
+        assert_true(status == YB_OK || status == YB_CLOSED);
+    }
+    atomic_store(&wheel.stop, true);
+    while (atomic_load(&wheel.current) != 0) {
+        pause_ms(1);
+    }
+    assert_int_equal(duo_run(&rig.duo, &wheel.item, 1, NULL, NULL).status, YB_OK);
     rig_fini(&rig);
 }
 
@@ -435,7 +502,7 @@ test_transfer_life__a_deadline_of_nothing_and_one_of_never_both_hold(void **stat
 static void
 test_transfer_life__a_mute_peer_does_not_starve_the_others(void **state)
 {
-    enum { BATCHES = 1500 };
+    enum { BATCHES = 2500 };
     static yb_transfer_batch batches[BATCHES];
     struct yb_transfer_batch_options options = within_ms(60000);
     struct rig rig;
@@ -815,6 +882,9 @@ test_transfer_life__unregister_waits_for_what_uses_the_range_or_says_busy(void *
     void *status;
 
     (void)state;
+    if (duo_paths != YB_TRANSFER_PATH_TCP) {
+        skip(); /* The relay must be what stands in the way. */
+    }
     rig_init(&rig, 8 << 20, true);
     for (uint32_t round = 0; round < 3; round++) {
         rig_reopen(&rig);
@@ -900,6 +970,7 @@ main(int argc, char **argv)
         cmocka_unit_test(
             test_transfer_life__a_cancelled_batch_ends_soon_and_can_be_released_at_once),
         cmocka_unit_test(test_transfer_life__a_cancel_that_races_with_the_end_does_no_harm),
+        cmocka_unit_test(test_transfer_life__a_cancel_under_way_does_not_meet_the_slots_next_batch),
         cmocka_unit_test(
             test_transfer_life__a_silent_target_costs_the_deadline_and_a_drain_ends_the_doubt),
         cmocka_unit_test(test_transfer_life__reads_and_what_was_never_sent_are_not_in_doubt),

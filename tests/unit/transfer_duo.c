@@ -9,6 +9,7 @@
 
 static const struct duo_row rows[] = {
     {"tcp", YB_TRANSFER_PATH_TCP},
+    {"all", YB_TRANSFER_PATH_ALL},
 };
 
 uint32_t duo_paths = YB_TRANSFER_PATH_TCP;
