@@ -310,7 +310,9 @@ take_data(struct yb_conn *conn, const uint8_t *bytes, size_t length)
         size_t room = vector->iov_len - in->sink_skip;
         size_t take = left < room ? left : room;
 
-        if (yb_foreign_put((uint8_t *)vector->iov_base + in->sink_skip, bytes, take) != YB_OK) {
+        /* An empty vector may name no memory at all. */
+        if (take > 0 &&
+            yb_foreign_put((uint8_t *)vector->iov_base + in->sink_skip, bytes, take) != YB_OK) {
             yb_conn_in_fault(conn);
             return taken;
         }

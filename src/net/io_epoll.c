@@ -134,8 +134,10 @@ progress_write(struct epoll_stream *stream)
         uint32_t count = stream->write_count - stream->write_index;
 
         memcpy(rest, stream->write_iov + stream->write_index, count * sizeof(rest[0]));
-        rest[0].iov_base = (uint8_t *)rest[0].iov_base + stream->write_skip;
-        rest[0].iov_len -= stream->write_skip;
+        if (stream->write_skip > 0) {
+            rest[0].iov_base = (uint8_t *)rest[0].iov_base + stream->write_skip;
+            rest[0].iov_len -= stream->write_skip;
+        }
         message.msg_iov = rest;
         message.msg_iovlen = count;
         sent = sendmsg(stream->fd, &message, MSG_NOSIGNAL);
