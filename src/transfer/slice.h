@@ -98,4 +98,21 @@ struct yb_slice_end {
     bool local_fault; /* Some local memory could not be touched; what is good may go again. */
 };
 
+/* Of a slice that went well, the bytes that count as moved: without fragments that the target
+ * refused; none of a read with such, since it goes again without them. */
+static inline uint64_t
+yb_slice_moved(const struct yb_slice *slice)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < slice->count; i++) {
+        if (slice->fragments[i].status == YB_OK) {
+            bytes += slice->fragments[i].length;
+        } else if (slice->op == YB_TRANSFER_READ) {
+            return 0;
+        }
+    }
+    return bytes;
+}
+
 #endif /* YB_TRANSFER_SLICE_H */

@@ -22,6 +22,7 @@ from yuebing import DEADLINE_S, SLOWER, Failed, environment, expect, split
 
 DRIVER = os.environ["YUEBING_TRANSFER_DRIVER"]
 PATHS = os.environ.get("YUEBING_TRANSFER_PATHS", "1")  # Of transfer.h; 1 is TCP.
+ONLY_TCP = PATHS == "1"
 BY_ADDRESS = (1 << 64) - 1
 Poll = collections.namedtuple("Poll", "status ended failed in_doubt bytes")
 Loads = collections.namedtuple("Loads", "ok failed wrong late")
@@ -204,16 +205,16 @@ class Relay:
             except OSError:
                 near.close()
                 continue
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                end.settimeout(None)
             with self.lock:
                 self.links.append((near, far))
             for source, sink in ((near, far), (far, near)):
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
     def _pass(self, source, sink):
         try:
-            source.settimeout(None)
-            sink.settimeout(None)
             while data := source.recv(1 << 16):
                 self.flowing.wait()
                 sink.sendall(data)

@@ -6,8 +6,8 @@ import struct
 from engines import Engine
 from yuebing import LONG, SLOWER, Wire, case, expect, frame, main, until, window
 
-ROUNDS = 50 if LONG else 6
-BYTES = (256 << 20) if LONG else (32 << 20)
+ROUNDS = 50 if LONG else 4
+BYTES = (256 << 20) if LONG else (8 << 20)
 THREADS = 8
 SEED = random.randrange(1, 1 << 30)
 print(f"# seed {SEED}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """S08: a read that runs out of time, is cancelled or given up; its memory is the caller's again."""
-from engines import Engine
+from engines import ONLY_TCP, Engine
 from yuebing import LONG, SLOWER, case, expect, main, until, window
 
 BYTES = (256 << 20) if LONG else (32 << 20)
@@ -18,11 +18,14 @@ def _():
         expect(source.run(peer, "read", "y", BYTES, region).status == "OK", "warm")
         target.stop()
         batch = source.submit(peer, "read", "y", BYTES, region, ms=500)
-        expect(source.ask_raw("unregister", "y", 0) == "BUSY", "unregistered under a transfer")
+        busy = source.ask_raw("unregister", "y", 0)
+        expect(busy == "BUSY" or not ONLY_TCP, "unregistered under a transfer")
         source.do("wait", batch, 5000)
         end = source.poll(batch)
-        expect(end.status == "TIMED_OUT" and not end.in_doubt, f"{end}")
-        source.do("unregister", "y", 0)
+        if end.status != "OK" or ONLY_TCP:  # Shared memory is read without its owner's help.
+            expect(end.status == "TIMED_OUT" and not end.in_doubt, f"{end}")
+        if busy == "BUSY":
+            source.do("unregister", "y", 0)
         source.do("set", "y", 0xab, 0, BYTES)
         target.go_on()
         source.do("drain", peer, 5000)
@@ -50,10 +53,10 @@ def _():
             source.do("wait", batch, 5000)
             end = source.poll(batch)
             expect(end.status == ("CANCELLED" if cancels else "TIMED_OUT"), f"{end}")
-            expect(end.in_doubt, f"{end}")
+            expect(end.in_doubt or not ONLY_TCP, f"{end}")
             source.do("set", "y", 0xcd, 0, BYTES)  # Local memory is quiet at once.
             expect(source.ask_raw("drain", peer, 100) == "TIMED_OUT", "drained a stopped target")
-            expect(source.poll(batch).in_doubt, "doubt was lost")
+            expect(source.poll(batch).in_doubt == end.in_doubt, "doubt was lost")
             target.go_on()
             source.do("drain", peer, 5000)
             expect(not source.poll(batch).in_doubt, "drained, and still in doubt")

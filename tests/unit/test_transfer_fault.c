@@ -137,6 +137,9 @@ run_local(bool tls)
                 };
                 struct area big;
 
+                /* A new handle: what is tried again after a loss is tried later each time. */
+                assert_int_equal(yb_transfer_close(rig.duo.here, rig.duo.peer), YB_OK);
+                rig.duo.peer = duo_open(rig.duo.here, rig.duo.address);
                 area_init(&big, BYTES);
                 bad.remote = duo_register(rig.duo.there, &big);
                 pages_init(&pages);

@@ -293,7 +293,7 @@ test_transfer_life__a_cancelled_batch_ends_soon_and_can_be_released_at_once(void
     (void)state;
     rig_init(&rig, 1 << 20, true);
     rig_warm(&rig);
-    for (uint32_t round = 0; round < 40; round++) {
+    for (uint32_t round = 0; round < 12; round++) {
         struct yb_transfer_item item = rig_item(&rig, round % 2);
         struct yb_transfer_batch_options options = within_ms(60000);
         struct yb_transfer_batch_status end;
@@ -383,7 +383,7 @@ test_transfer_life__a_cancel_under_way_does_not_meet_the_slots_next_batch(void *
     wheel.item = rig_item(&rig, YB_TRANSFER_WRITE);
     wheel.peer = rig.duo.peer;
     turn(rig.duo.here, 0, &wheel);
-    while (atomic_load(&wheel.turns) < 20000) {
+    while (atomic_load(&wheel.turns) < 1500) {
         enum yb_status status = yb_transfer_cancel(rig.duo.here, atomic_load(&wheel.current));
 
         assert_true(status == YB_OK || status == YB_CLOSED);
@@ -404,6 +404,9 @@ test_transfer_life__a_silent_target_costs_the_deadline_and_a_drain_ends_the_doub
     struct rig rig;
 
     (void)state;
+    if (duo_paths != YB_TRANSFER_PATH_TCP) {
+        skip(); /* The relay must be what stands in the way. */
+    }
     rig_init(&rig, 1 << 20, false);
     for (uint32_t round = 0; round < 20; round++) {
         struct yb_transfer_item item = rig_item(&rig, YB_TRANSFER_WRITE);

@@ -386,9 +386,9 @@ yb_shm_flight_end(struct yb_shm_flight *flight, struct yb_slice_end end)
     if (end.status != YB_OK) {
         counts->failures++;
     } else if (slice->op == YB_TRANSFER_READ) {
-        counts->bytes_read += slice->bytes;
+        counts->bytes_read += yb_slice_moved(slice);
     } else {
-        counts->bytes_written += slice->bytes;
+        counts->bytes_written += yb_slice_moved(slice);
     }
     yb_slice_done(slice, end);
     if (path->base.state == YB_PATH_UP) {

@@ -184,18 +184,6 @@ end_of(struct yb_slice *slice)
     return end;
 }
 
-/* Of a write that was answered: without the fragments that the target refused. */
-static uint64_t
-bytes_applied(const struct yb_slice *slice)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < slice->count; i++) {
-        bytes += slice->fragments[i].status == YB_OK ? slice->fragments[i].length : 0;
-    }
-    return bytes;
-}
-
 static void
 on_done(struct yb_call *call)
 {
@@ -211,9 +199,9 @@ on_done(struct yb_call *call)
     if (end.status != YB_OK) {
         path->base.counts.failures++;
     } else if (slice->op == YB_TRANSFER_READ) {
-        path->base.counts.bytes_read += call->reply_data_bytes;
+        path->base.counts.bytes_read += yb_slice_moved(slice);
     } else {
-        path->base.counts.bytes_written += bytes_applied(slice);
+        path->base.counts.bytes_written += yb_slice_moved(slice);
     }
     path->base.flying++;
     yb_slice_done(slice, end);
