@@ -158,8 +158,14 @@ void
 buffer_expect(const struct buffer *buffer, size_t at, size_t length, uint64_t seed)
 {
     uint8_t *bytes = buffer_bytes(buffer, at, length);
+    uint8_t *expected = malloc(length + 1);
 
-    expect_pattern(bytes, length, seed);
+    assert_non_null(expected);
+    fill(expected, length, seed);
+    if (memcmp(bytes, expected, length) != 0) {
+        fail_msg("byte %zu of %zu is wrong", differs(bytes, length, seed), length);
+    }
+    free(expected);
     free(bytes);
 }
 
