@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * How batches, peers and engines end: on time, early, twice, in doubt, and while others go on.
- */
+ * How batches, peers and engines end: on time, early, twice, in doubt, and while others go on. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
