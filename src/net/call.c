@@ -409,12 +409,36 @@ yb_call_on_header(struct yb_conn *conn, const struct yb_wire_frame_header *heade
     return call != NULL && header->body_bytes <= call->reply_body_room;
 }
 
+/* Copy the body and find room for the data; anything but OK says why there is none (C3). */
+static enum yb_status
+take_reply(struct yb_call *call, const struct yb_wire_frame_header *header, const uint8_t *body)
+{
+    enum yb_status status = YB_OK;
+
+    if (header->body_bytes > call->reply_body_room ||
+        (call->place == NULL &&
+         header->data_bytes > yb_iov_bytes(call->reply_data, call->reply_data_count))) {
+        return YB_TOO_SMALL;
+    }
+    if (header->body_bytes > 0) {
+        memcpy(call->reply_body, body, header->body_bytes);
+    }
+    if (call->place != NULL && header->data_bytes > 0) {
+        status = call->place(call);
+        if (status == YB_OK &&
+            header->data_bytes > yb_iov_bytes(call->reply_data, call->reply_data_count)) {
+            status = YB_TOO_SMALL;
+        }
+    }
+    return status;
+}
+
 void
 yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header,
                  const uint8_t *body)
 {
     struct yb_call *call = find_call(conn, header->request_id);
-    size_t data_room;
+    enum yb_status refused;
 
     if (!take_credit(conn, header)) {
         return;
@@ -430,20 +454,17 @@ yb_call_on_reply(struct yb_conn *conn, const struct yb_wire_frame_header *header
         return;
     }
     call->sent = true;
-    data_room = yb_iov_bytes(call->reply_data, call->reply_data_count);
     call->answered = true;
     call->undecided = (header->flags & YB_WIRE_FRAME_FLAG_UNDECIDED) != 0;
     call->status = (enum yb_status)header->status;
     call->reply_body_bytes = header->body_bytes;
     call->reply_data_bytes = header->data_bytes;
-    if (header->body_bytes > call->reply_body_room || header->data_bytes > data_room) {
-        call->status = YB_TOO_SMALL; /* C3; the data is discarded. */
+    refused = take_reply(call, header, body);
+    if (refused != YB_OK) {
+        call->status = refused; /* The data is discarded. */
         finish_answered(call);
         yb_call_tell_room(conn);
         return;
-    }
-    if (header->body_bytes > 0) {
-        memcpy(call->reply_body, body, header->body_bytes);
     }
     if (header->data_bytes > 0) {
         call->state = YB_CALL_REPLYING;

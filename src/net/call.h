@@ -90,6 +90,11 @@ struct yb_call {
     uint32_t reply_body_room;
     uint32_t reply_data_count;
     const struct iovec *reply_data; /* Where the reply's data goes, straight from the socket. */
+    /* Runs when a reply with data was answered and its body is in `reply_body`, before the first
+     * byte of data: may set reply_data, now that `reply_data_bytes` and the body tell what comes.
+     * Anything but OK discards the data and becomes the call's status. NULL: reply_data is set
+     * already. It must not submit, cancel or close. */
+    enum yb_status (*place)(struct yb_call *call);
     void (*done)(struct yb_call *call);
     void *owner;   /* For `done` ... */
     void *context; /* ... and for whoever submits on its behalf. */

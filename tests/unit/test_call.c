@@ -356,6 +356,85 @@ test_call__that_was_answered_early_keeps_its_answer_however_it_ends(void **state
     }
 }
 
+/* ---- a reply that is placed when it comes -------------------------------------------------- */
+
+struct placed {
+    struct caller caller;
+    struct iovec iov;
+    enum yb_status verdict;
+    uint32_t asked;
+    uint64_t bytes_told;
+};
+
+static enum yb_status
+place_reply(struct yb_call *call)
+{
+    struct placed *placed = (struct placed *)call->owner;
+
+    assert_int_equal(call->reply_body_bytes, 8); /* The body is there already. */
+    placed->asked++;
+    placed->bytes_told = call->reply_data_bytes;
+    call->reply_data = &placed->iov;
+    call->reply_data_count = 1;
+    return placed->verdict;
+}
+
+static void
+placed_done(struct yb_call *call)
+{
+    ((struct placed *)call->owner)->caller.done++;
+}
+
+static void
+test_call__chooses_the_memory_of_a_reply_when_it_comes(void **state)
+{
+    static const struct {
+        enum yb_status verdict;
+        size_t room;
+        enum yb_status wanted;
+    } rows[] = {
+        {YB_OK, 5000, YB_OK},
+        {YB_OK, 4999, YB_TOO_SMALL},
+        {YB_NO_SPACE, 5000, YB_NO_SPACE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct duo_load load = {.bytes = 5000, .vectors = 3, .body_bytes = 8};
+        struct placed placed = {.verdict = rows[i].verdict};
+        uint8_t *room = calloc(1, 5000);
+        struct caller other;
+        struct duo duo;
+
+        duo_init(&duo, "sim");
+        duo_start(&duo);
+        duo.service.memory = realloc(duo.service.memory, 5000);
+        duo.service.memory_bytes = 5000;
+        for (size_t at = 0; at < 5000; at++) {
+            duo.service.memory[at] = (uint8_t)(at * 7 + 1);
+        }
+        caller_init(&placed.caller, &duo, DUO_LOAD);
+        caller_body(&placed.caller, &load, sizeof(load));
+        placed.iov = (struct iovec){.iov_base = room, .iov_len = rows[i].room};
+        placed.caller.call.owner = &placed;
+        placed.caller.call.place = place_reply;
+        placed.caller.call.done = placed_done;
+        assert_int_equal(caller_submit(&placed.caller), YB_OK);
+        DUO_AWAIT(&duo, placed.caller.done == 1);
+        caller_expect(&placed.caller, rows[i].wanted);
+        assert_int_equal(placed.asked, 1);
+        assert_int_equal(placed.bytes_told, 5000);
+        for (size_t at = 0; at < 5000; at++) {
+            assert_int_equal(room[at], rows[i].wanted == YB_OK ? (uint8_t)(at * 7 + 1) : 0);
+        }
+        caller_init(&other, &duo, YB_WIRE_TYPE_ECHO); /* What was discarded is out of the way. */
+        caller_run(&other);
+        caller_expect(&other, YB_OK);
+        duo_fini(&duo);
+        free(room);
+    }
+}
+
 /* ---- flow control ------------------------------------------------------------------------- */
 
 static void
@@ -581,6 +660,7 @@ main(void)
         cmocka_unit_test(test_call__that_names_an_operation_and_was_sent_is_in_doubt),
         cmocka_unit_test(test_call__whose_reply_is_arriving_aborts_its_connection),
         cmocka_unit_test(test_call__that_was_answered_early_keeps_its_answer_however_it_ends),
+        cmocka_unit_test(test_call__chooses_the_memory_of_a_reply_when_it_comes),
         cmocka_unit_test(test_call__never_more_requests_are_outstanding_than_were_granted),
         cmocka_unit_test(test_call__byte_credit_holds_back_and_what_exceeds_all_of_it_goes_alone),
         cmocka_unit_test(test_call__a_connection_says_again_and_tells_when_there_is_room),
