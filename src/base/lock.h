@@ -23,6 +23,7 @@
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \
     X(REGION,  40) /* memory/region.c: the table of registered memory */          \
+    X(MEMORY,  43) /* memory/process.c: the drivers and page-locked memory of the process */ \
     X(FENCE,   45) /* net/fence.c: which connection of a peer counts */           \
     X(HELPER,  50) /* net/helper.c: the job queue of one helper pool */           \
     X(REPLAY,  55) /* net/replay.c: one shard of remembered results */            \
@@ -44,6 +45,12 @@ struct yb_lock {
     bool held;
     uint8_t rank;
 };
+
+/* For a lock of static duration, which is never finished. */
+#define YB_LOCK_INIT(rank_value)                                          \
+    {                                                                     \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (uint8_t)(rank_value) \
+    }
 
 void yb_lock_init(struct yb_lock *lock, enum yb_lock_rank rank);
 void yb_lock_fini(struct yb_lock *lock);

@@ -9,7 +9,7 @@
  *             next_done does not wait; it starts over at every call with budget.
  * Threads     A lane (a queue's part of one driver) belongs to the queue's worker; all
  *             that takes a driver is for any thread and leaves that thread's context.
- * Memory      A driver is owned by struct yb_memory, a lane by its queue.
+ * Memory      A driver is owned by the record of the process (process.h), a lane by its queue.
  */
 #ifndef YB_MEMORY_MEMORY_INTERNAL_H
 #define YB_MEMORY_MEMORY_INTERNAL_H
@@ -59,5 +59,8 @@ struct yb_memory_ops {
 };
 
 extern const struct yb_memory_ops yb_memory_cuda;
+
+/* One row per kind of memory, in the order of enum yb_memory_kind. */
+extern const struct yb_memory_ops *const yb_memory_kinds[YB_MEMORY_KINDS];
 
 #endif /* YB_MEMORY_MEMORY_INTERNAL_H */

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "memory/memory_internal.h"
+#include "memory/process.h"
 
 #define MEMORY_MAGIC 0x6d656d74u
 #define QUEUE_MAGIC  0x6d656d71u
@@ -21,36 +22,23 @@
 #define SLICES_MAX      4096u
 #define SLICE_BYTES_MAX (1u << 30)
 #define SLICE_UNIT      4096u
-#define WHY_BYTES       256
 
 static const struct yb_memory_ops host_ops = {.name = "host"};
 
 /* One row per kind of memory, in the order of enum yb_memory_kind. */
-static const struct yb_memory_ops *const kinds[YB_MEMORY_KINDS] = {
+const struct yb_memory_ops *const yb_memory_kinds[YB_MEMORY_KINDS] = {
     [YB_MEMORY_HOST] = &host_ops,
     [YB_MEMORY_CUDA] = &yb_memory_cuda,
 };
 
-/* How the one call that page-locks the staging memory stands. */
-enum lock_state { LOCK_NOT_YET, LOCK_BEGUN, LOCK_DONE, LOCK_FAILED };
-
 struct yb_memory {
     uint32_t magic;
-    struct yb_memory_staging staging;                  /* Immutable. */
-    struct yb_memory_driver *drivers[YB_MEMORY_KINDS]; /* Immutable; NULL: the kind is not here. */
-    char why[WHY_BYTES];                               /* Immutable. */
-    uint8_t *arena;                                    /* Immutable; NULL: no staging memory. */
-    uint64_t arena_bytes;                              /* Immutable. */
-
-    /* Set from NOT_YET to BEGUN by who makes the call, and by it to how that ended. Others go on
-     * meanwhile: staging memory works without, too. */
-    _Atomic uint32_t lock_state;
-    struct yb_memory_place lock_place; /* Written before DONE, read after it. */
+    struct yb_memory_staging staging;  /* Immutable. */
+    struct yb_memory_process *process; /* Counted. */
+    struct yb_memory_range arena;      /* Immutable, but for the list it is in. */
     _Atomic bool *shares;              /* Taken by a queue's create, given by its destroy. */
 
     /* Counters: relaxed, nothing is ordered by them. */
-    _Atomic uint64_t page_locks;
-    _Atomic uint64_t page_locks_failed;
     _Atomic uint64_t copies;
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t failures;
@@ -84,62 +72,17 @@ staging_is_valid(const struct yb_memory_staging *staging)
              staging->slice_bytes % SLICE_UNIT == 0));
 }
 
-/* Reserve the staging memory of all queues in one range. It gets pages when it is used. */
-static bool
+/* Reserve the staging memory of all queues in one range. */
+static enum yb_status
 make_arena(struct yb_memory *memory)
 {
     const struct yb_memory_staging *staging = &memory->staging;
-    void *arena;
+    uint64_t bytes = (uint64_t)staging->queues * staging->slices * staging->slice_bytes;
 
-    memory->arena_bytes = (uint64_t)staging->queues * staging->slices * staging->slice_bytes;
-    if (memory->arena_bytes == 0 || yb_memory_device_count(memory) == 0) {
-        memory->arena_bytes = 0;
-        return true;
+    if (bytes == 0 || yb_memory_device_count(memory) == 0) {
+        return YB_OK;
     }
-    arena = mmap(NULL, memory->arena_bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) {
-        return false;
-    }
-    /* A child's copy-on-write would move the pages away under the device. */
-    YB_ASSERT(madvise(arena, memory->arena_bytes, MADV_DONTFORK) == 0);
-    memory->arena = arena;
-    return true;
-}
-
-static void
-lose_drivers(struct yb_memory *memory)
-{
-    for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
-        if (memory->drivers[kind] != NULL) {
-            kinds[kind]->lose(&memory->drivers[kind]);
-        }
-    }
-}
-
-/* Find the drivers, and add up their sentences. Fails with NO_MEMORY only. */
-static enum yb_status
-find_drivers(struct yb_memory *memory)
-{
-    size_t used = 0;
-
-    for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
-        char why[WHY_BYTES] = "";
-        enum yb_status status;
-
-        if (kinds[kind]->find == NULL) {
-            continue;
-        }
-        status = kinds[kind]->find(&memory->drivers[kind], why, sizeof(why));
-        if (status == YB_NO_MEMORY) {
-            return status;
-        }
-        if (used < sizeof(memory->why)) {
-            used += (size_t)snprintf(memory->why + used, sizeof(memory->why) - used, "%s%s",
-                                     used == 0 ? "" : "; ", why);
-        }
-    }
-    return YB_OK;
+    return yb_memory_range_take(memory->process, bytes, &memory->arena);
 }
 
 enum yb_status
@@ -163,22 +106,23 @@ yb_memory_create(const struct yb_memory_staging *staging, struct yb_memory **mem
     if (memory->shares == NULL) {
         goto err_free_memory;
     }
-    status = find_drivers(memory);
+    status = yb_memory_process_ref(&memory->process);
     if (status != YB_OK) {
-        goto err_lose_drivers;
+        goto err_free_shares;
     }
-    if (!make_arena(memory)) {
-        status = YB_NO_MEMORY;
-        goto err_lose_drivers;
+    status = make_arena(memory);
+    if (status != YB_OK) {
+        goto err_unref_process;
     }
     if (why_out != NULL && why_bytes > 0) {
-        snprintf(why_out, why_bytes, "%s", memory->why);
+        snprintf(why_out, why_bytes, "%s", memory->process->why);
     }
     *memory_out = memory;
     return YB_OK;
 
-err_lose_drivers:
-    lose_drivers(memory);
+err_unref_process:
+    yb_memory_process_unref(&memory->process);
+err_free_shares:
     free((void *)(uintptr_t)memory->shares);
 err_free_memory:
     memory->magic = 0;
@@ -197,15 +141,10 @@ yb_memory_destroy(struct yb_memory **memory_ref)
     for (uint32_t i = 0; i < memory->staging.queues; i++) {
         YB_ASSERT(!atomic_load(&memory->shares[i]));
     }
-    if (atomic_load(&memory->lock_state) == LOCK_DONE) {
-        struct yb_memory_place place = memory->lock_place;
-
-        kinds[place.kind]->page_unlock(memory->drivers[place.kind], place.index, memory->arena);
+    if (memory->arena.bytes != NULL) {
+        yb_memory_range_give(&memory->arena);
     }
-    if (memory->arena != NULL) {
-        YB_ASSERT(munmap(memory->arena, memory->arena_bytes) == 0);
-    }
-    lose_drivers(memory);
+    yb_memory_process_unref(&memory->process);
     memory->magic = 0;
     free((void *)(uintptr_t)memory->shares);
     free(memory);
@@ -220,8 +159,8 @@ yb_memory_probe(struct yb_memory *memory, const void *address)
     for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
         uint32_t device;
 
-        if (memory->drivers[kind] != NULL &&
-            kinds[kind]->probe(memory->drivers[kind], address, &device)) {
+        if (memory->process->drivers[kind] != NULL &&
+            yb_memory_kinds[kind]->probe(memory->process->drivers[kind], address, &device)) {
             place = (struct yb_memory_place){kind, device};
             break;
         }
@@ -263,7 +202,7 @@ yb_memory_has(const struct yb_memory *memory, enum yb_memory_kind kind)
 {
     YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
     return kind == YB_MEMORY_HOST ||
-           ((uint32_t)kind < YB_MEMORY_KINDS && memory->drivers[kind] != NULL);
+           ((uint32_t)kind < YB_MEMORY_KINDS && memory->process->drivers[kind] != NULL);
 }
 
 uint32_t
@@ -273,8 +212,8 @@ yb_memory_device_count(const struct yb_memory *memory)
 
     YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
     for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
-        if (memory->drivers[kind] != NULL) {
-            devices += kinds[kind]->devices(memory->drivers[kind]);
+        if (memory->process->drivers[kind] != NULL) {
+            devices += yb_memory_kinds[kind]->devices(memory->process->drivers[kind]);
         }
     }
     return devices;
@@ -283,7 +222,7 @@ yb_memory_device_count(const struct yb_memory *memory)
 const char *
 yb_memory_kind_name(uint32_t kind)
 {
-    return kind < YB_MEMORY_KINDS ? kinds[kind]->name : "?";
+    return kind < YB_MEMORY_KINDS ? yb_memory_kinds[kind]->name : "?";
 }
 
 struct yb_memory_counts
@@ -291,8 +230,9 @@ yb_memory_counts(const struct yb_memory *memory)
 {
     YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
     return (struct yb_memory_counts){
-        .page_locks = atomic_load_explicit(&memory->page_locks, memory_order_relaxed),
-        .page_locks_failed = atomic_load_explicit(&memory->page_locks_failed, memory_order_relaxed),
+        .page_locks = atomic_load_explicit(&memory->process->page_locks, memory_order_relaxed),
+        .page_locks_failed =
+            atomic_load_explicit(&memory->process->page_locks_failed, memory_order_relaxed),
         .copies = atomic_load_explicit(&memory->copies, memory_order_relaxed),
         .copied_bytes = atomic_load_explicit(&memory->copied_bytes, memory_order_relaxed),
         .failures = atomic_load_explicit(&memory->failures, memory_order_relaxed),
@@ -302,20 +242,26 @@ yb_memory_counts(const struct yb_memory *memory)
 void
 yb_memory_describe(struct yb_memory *memory, char *text_out, uint32_t text_bytes)
 {
-    unsigned long long bytes;
+    uint32_t lock_state = YB_MEMORY_LOCK_NOT_YET;
+    unsigned long long bytes = 0;
+    const char *why;
     struct rlimit limit;
     char allowed[32] = "unlimited";
 
     YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
-    bytes = memory->arena_bytes;
-    switch ((enum lock_state)atomic_load(&memory->lock_state)) {
-    case LOCK_NOT_YET:
-    case LOCK_BEGUN: snprintf(text_out, text_bytes, "%s", memory->why); return;
-    case LOCK_DONE:
-        snprintf(text_out, text_bytes, "%s; %llu bytes of staging memory are page-locked",
-                 memory->why, bytes);
+    why = memory->process->why;
+    if (memory->arena.block != NULL) {
+        bytes = memory->arena.block->length;
+        lock_state = atomic_load(&memory->arena.block->lock_state);
+    }
+    if (lock_state == YB_MEMORY_LOCK_DONE) {
+        snprintf(text_out, text_bytes, "%s; %llu bytes of staging memory are page-locked", why,
+                 bytes);
         return;
-    case LOCK_FAILED: break;
+    }
+    if (lock_state != YB_MEMORY_LOCK_FAILED) {
+        snprintf(text_out, text_bytes, "%s", why);
+        return;
     }
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         snprintf(allowed, sizeof(allowed), "%llu bytes", (unsigned long long)limit.rlim_cur);
@@ -323,7 +269,7 @@ yb_memory_describe(struct yb_memory *memory, char *text_out, uint32_t text_bytes
     snprintf(text_out, text_bytes,
              "%s; %llu bytes of staging memory could not be page-locked, which makes copies "
              "slower: the limit of locked memory (ulimit -l) is %s; raise it, or ask for less",
-             memory->why, bytes, allowed);
+             why, bytes, allowed);
 }
 
 /* Whether `place` is here: host memory, or a device of a driver that was found. */
@@ -331,28 +277,9 @@ static bool
 is_here(const struct yb_memory *memory, struct yb_memory_place place)
 {
     return place.kind == YB_MEMORY_HOST ||
-           (place.kind < YB_MEMORY_KINDS && memory->drivers[place.kind] != NULL &&
-            place.index < kinds[place.kind]->devices(memory->drivers[place.kind]));
-}
-
-/* Page-lock the staging memory, unless that was tried: once per process. */
-static void
-lock_arena(struct yb_memory *memory, struct yb_memory_place place)
-{
-    uint32_t expected = LOCK_NOT_YET;
-    enum yb_status status;
-
-    if (memory->arena == NULL ||
-        atomic_load_explicit(&memory->lock_state, memory_order_relaxed) != LOCK_NOT_YET ||
-        !atomic_compare_exchange_strong(&memory->lock_state, &expected, LOCK_BEGUN)) {
-        return;
-    }
-    status = kinds[place.kind]->page_lock(memory->drivers[place.kind], place.index, memory->arena,
-                                          memory->arena_bytes);
-    count(&memory->page_locks, 1);
-    count(&memory->page_locks_failed, status != YB_OK);
-    memory->lock_place = place;
-    atomic_store(&memory->lock_state, status == YB_OK ? LOCK_DONE : LOCK_FAILED);
+           (place.kind < YB_MEMORY_KINDS && memory->process->drivers[place.kind] != NULL &&
+            place.index <
+                yb_memory_kinds[place.kind]->devices(memory->process->drivers[place.kind]));
 }
 
 enum yb_status
@@ -367,9 +294,9 @@ yb_memory_open(struct yb_memory *memory, struct yb_memory_place place)
     if (place.kind == YB_MEMORY_HOST) {
         return YB_OK;
     }
-    status = kinds[place.kind]->open(memory->drivers[place.kind], place.index);
+    status = yb_memory_kinds[place.kind]->open(memory->process->drivers[place.kind], place.index);
     if (status == YB_OK) {
-        lock_arena(memory, place);
+        yb_memory_range_lock(memory->process, &memory->arena, place);
     }
     return status;
 }
@@ -391,7 +318,8 @@ yb_memory_alloc(struct yb_memory *memory, struct yb_memory_place place, uint64_t
         return status;
     }
     if (place.kind != YB_MEMORY_HOST) {
-        return kinds[place.kind]->alloc(memory->drivers[place.kind], place.index, length, base_out);
+        return yb_memory_kinds[place.kind]->alloc(memory->process->drivers[place.kind], place.index,
+                                                  length, base_out);
     }
     base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
@@ -413,7 +341,7 @@ yb_memory_free(struct yb_memory *memory, struct yb_memory_place place, void **ba
     if (place.kind == YB_MEMORY_HOST) {
         YB_ASSERT(munmap(base, length) == 0);
     } else {
-        kinds[place.kind]->free(memory->drivers[place.kind], place.index, base);
+        yb_memory_kinds[place.kind]->free(memory->process->drivers[place.kind], place.index, base);
     }
 }
 
@@ -437,8 +365,9 @@ create_lanes(struct yb_memory_queue *queue)
     enum yb_status status = YB_OK;
 
     for (uint32_t kind = 0; kind < YB_MEMORY_KINDS && status == YB_OK; kind++) {
-        if (queue->memory->drivers[kind] != NULL) {
-            status = kinds[kind]->lane_create(queue->memory->drivers[kind], &queue->lanes[kind]);
+        if (queue->memory->process->drivers[kind] != NULL) {
+            status = yb_memory_kinds[kind]->lane_create(queue->memory->process->drivers[kind],
+                                                        &queue->lanes[kind]);
         }
     }
     return status;
@@ -449,7 +378,7 @@ destroy_lanes(struct yb_memory_queue *queue)
 {
     for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
         if (queue->lanes[kind] != NULL) {
-            kinds[kind]->lane_destroy(&queue->lanes[kind]);
+            yb_memory_kinds[kind]->lane_destroy(&queue->lanes[kind]);
         }
     }
 }
@@ -461,7 +390,7 @@ create_slices(struct yb_memory_queue *queue)
     const struct yb_memory *memory = queue->memory;
     uint32_t slices = memory->staging.slices;
 
-    if (memory->arena == NULL) {
+    if (memory->arena.bytes == NULL) {
         return true;
     }
     queue->free = calloc(slices, sizeof(*queue->free));
@@ -469,7 +398,8 @@ create_slices(struct yb_memory_queue *queue)
     if (queue->free == NULL || queue->taken == NULL) {
         return false;
     }
-    queue->slices = memory->arena + (uint64_t)queue->share * slices * memory->staging.slice_bytes;
+    queue->slices =
+        memory->arena.bytes + (uint64_t)queue->share * slices * memory->staging.slice_bytes;
     for (uint32_t i = 0; i < slices; i++) {
         queue->free[i] = slices - 1 - i;
     }
@@ -529,7 +459,7 @@ yb_memory_queue_destroy(struct yb_memory_queue **queue_ref)
     queue->closing = true;
     for (uint32_t kind = 0; kind < YB_MEMORY_KINDS; kind++) {
         if (queue->lanes[kind] != NULL) {
-            kinds[kind]->wait(queue->lanes[kind]);
+            yb_memory_kinds[kind]->wait(queue->lanes[kind]);
         }
     }
     yb_memory_poll(queue);
@@ -596,7 +526,7 @@ start_on_driver(struct yb_memory_queue *queue, struct yb_memory_copy *copy)
     if (status == YB_OK) {
         status = yb_memory_open(queue->memory, copy->from_place);
     }
-    return status == YB_OK ? kinds[kind]->start(queue->lanes[kind], copy) : status;
+    return status == YB_OK ? yb_memory_kinds[kind]->start(queue->lanes[kind], copy) : status;
 }
 
 enum yb_status
@@ -642,7 +572,7 @@ yb_memory_poll(struct yb_memory_queue *queue)
         enum yb_status status;
 
         while (queue->lanes[kind] != NULL && done < budget &&
-               (copy = kinds[kind]->next_done(queue->lanes[kind], &status)) != NULL) {
+               (copy = yb_memory_kinds[kind]->next_done(queue->lanes[kind], &status)) != NULL) {
             queue->pending--;
             done++;
             count(&queue->memory->copied_bytes, status == YB_OK ? copy->length : 0);

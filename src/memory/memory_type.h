@@ -21,9 +21,11 @@
  * Threads     A struct yb_memory_queue belongs to one worker, which finds the device's
  *             context current on its thread afterwards. Everything that takes a struct
  *             yb_memory is for any thread, and leaves its context as it was.
- * Memory      All staging slices of a process lie in one range, which is page-locked by
- *             one call when the first device is opened. Copies are the caller's, borrowed
- *             until `done`.
+ * Memory      Drivers and staging memory are the process's, shared and counted (process.h):
+ *             however many engines are in it, they are found once, and all staging slices
+ *             lie in one block, page-locked by one call when the first device is opened;
+ *             only who does not fit into that gets another. Copies are the caller's,
+ *             borrowed until `done`.
  * Failure     A driver that is missing, too old (a symbol is missing) or fails to start
  *             is a sentence for `doctor`, and the kind is then simply not there. Staging
  *             memory that cannot be page-locked is used as it is: slower, counted, and
@@ -49,7 +51,7 @@ struct yb_memory_place {
     uint32_t index;
 };
 
-struct yb_memory; /* The drivers of a process, found once. */
+struct yb_memory; /* An engine's share of the drivers and of the staging memory of its process. */
 struct yb_memory_queue;
 
 /* Fill in what stands above the line, zero the rest. */
@@ -67,14 +69,15 @@ struct yb_memory_copy {
 };
 
 struct yb_memory_counts {
-    uint64_t page_locks; /* Calls that page-locked memory: one per process, not per transfer. */
+    /* Calls that page-locked memory: of the process, so that all engines in it show the same. */
+    uint64_t page_locks;
     uint64_t page_locks_failed;
     uint64_t copies; /* That were started. */
     uint64_t copied_bytes;
     uint64_t failures; /* Copies that could not be started by the driver, or ended badly. */
 };
 
-/* How much page-locked memory a process has for copies through the host. */
+/* How much page-locked memory is wanted for copies through the host. */
 struct yb_memory_staging {
     uint32_t queues;      /* That may exist at once: one per worker. 1 .. 1024 */
     uint32_t slices;      /* Of each queue. 0: none. At most 4096. */

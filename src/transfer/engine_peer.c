@@ -491,6 +491,15 @@ refused_json(const struct report *report)
         if (report->refused[i] > 0) {
             (void)json_object_set_new(refused, yb_status_name((enum yb_status) - (int32_t)i),
                                       json_integer((json_int_t)report->refused[i]));
+static json_t *
+device_json(const struct yb_memory_counts *counts)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "page_locks", (json_int_t)counts->page_locks,
+                     "page_locks_failed", (json_int_t)counts->page_locks_failed, "copies",
+                     (json_int_t)counts->copies, "copied_bytes", (json_int_t)counts->copied_bytes,
+                     "failures", (json_int_t)counts->failures);
+}
+
         }
     }
     return refused;
@@ -522,11 +531,9 @@ yb_transfer_stats(struct yb_transfer *engine, char **text_out)
         yb_worker_run(engine->workers[i].worker, run_report, &report);
     }
     copies = yb_memory_counts(engine->memory);
-    return text_of(json_pack("{s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:o}", "peers", report.peers,
-                             "refused", refused_json(&report), "device", "page_locks",
-                             (json_int_t)copies.page_locks, "copies", (json_int_t)copies.copies,
-                             "copied_bytes", (json_int_t)copies.copied_bytes, "failures",
-                             (json_int_t)copies.failures, "metrics", yb_stats_json(engine->stats)),
+    return text_of(json_pack("{s:o, s:o, s:o, s:o}", "peers", report.peers, "refused",
+                             refused_json(&report), "device", device_json(&copies), "metrics",
+                             yb_stats_json(engine->stats)),
                    text_out);
 }
 

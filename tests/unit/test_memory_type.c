@@ -343,10 +343,10 @@ test_memory_type__staging_is_page_locked_by_one_call_for_all_queues(void **state
     }
     assert_int_equal(bench->get("pageable_copies"), pageable);
     assert_int_equal(bench->get("page_locks"), locks + 1);
-    assert_int_equal(bench->get("page_locked_bytes"), 2 * 8 * SLICE);
+    assert_true(bench->get("page_locked_bytes") >= 2 * 8 * SLICE);
     assert_int_equal(yb_memory_counts(bench->memory).page_locks, 1);
     yb_memory_describe(bench->memory, text, sizeof(text));
-    assert_non_null(strstr(text, "1048576 bytes of staging memory are page-locked"));
+    assert_non_null(strstr(text, "33554432 bytes of staging memory are page-locked"));
     for (int i = 0; i < 8; i++) {
         yb_memory_staging_give(bench->queue, slices[0][i]);
         yb_memory_staging_give(second, slices[1][7 - i]);
@@ -379,7 +379,7 @@ test_memory_type__staging_that_cannot_be_locked_still_works_and_says_so(void **s
     assert_int_equal(yb_memory_counts(bench->memory).page_locks, 1);
     assert_int_equal(bench->get("pageable_copies"), pageable + 2);
     yb_memory_describe(bench->memory, text, sizeof(text));
-    assert_non_null(strstr(text, "1048576 bytes"));
+    assert_non_null(strstr(text, "33554432 bytes"));
     assert_non_null(strstr(text, "ulimit -l"));
     yb_memory_staging_give(bench->queue, slice);
     yb_memory_free(bench->memory, device0, (void **)&base, SLICE);
@@ -559,6 +559,119 @@ test_memory_type__workers_open_a_device_at_once(void **state)
     assert_int_equal(bench->get("page_locks"), locks + 1);
 }
 
+/* ---- what a process has once --------------------------------------------------------------- */
+
+/* Copy a staging slice of the queue into a device. */
+static void
+copy_staged(struct yb_memory_queue *queue, uint8_t *base, struct yb_memory_place place)
+{
+    struct outcome outcome = {0};
+    uint8_t *slice = yb_memory_staging_take(queue);
+
+    assert_non_null(slice);
+    memset(slice, 7, SLICE);
+    outcome.copy = (struct yb_memory_copy){
+        .to = base, .from = slice, .length = SLICE, .to_place = place, .done = on_done};
+    outcome.copy.owner = &outcome;
+    assert_int_equal(yb_memory_copy_start(queue, &outcome.copy), YB_OK);
+    while (outcome.times == 0) {
+        yb_memory_poll(queue);
+    }
+    assert_int_equal(outcome.status, YB_OK);
+    yb_memory_staging_give(queue, slice);
+}
+
+static void
+test_memory_type__all_memories_of_a_process_share_one_page_lock(void **state)
+{
+    struct bench *bench = *state;
+    uint64_t locks = bench->get("page_locks");
+    uint64_t pageable = bench->get("pageable_copies");
+    struct yb_memory *second = NULL;
+    struct yb_memory_queue *queue = NULL;
+    uint8_t *base = device_memory(bench, device0, SLICE);
+    void *other = NULL;
+    uint8_t *ours, *theirs;
+
+    assert_int_equal(yb_memory_create(&staging, &second, NULL, 0), YB_OK);
+    assert_int_equal(yb_memory_queue_create(second, &queue), YB_OK);
+    ours = yb_memory_staging_take(bench->queue);
+    theirs = yb_memory_staging_take(queue);
+    assert_true(ours + SLICE <= theirs || theirs + SLICE <= ours);
+    yb_memory_staging_give(bench->queue, ours);
+    yb_memory_staging_give(queue, theirs);
+    copy_staged(bench->queue, base, device0);
+    copy_staged(queue, base, device0);
+    assert_int_equal(bench->get("page_locks"), locks + 1);
+    assert_int_equal(yb_memory_counts(second).page_locks, 1);
+    assert_int_equal(yb_memory_counts(bench->memory).page_locks, 1);
+    /* Who page-locked it goes; it stays page-locked for the other, on another device too. */
+    yb_memory_free(bench->memory, device0, (void **)&base, SLICE);
+    yb_memory_queue_destroy(&bench->queue);
+    yb_memory_destroy(&bench->memory);
+    bench->memory = second;
+    bench->queue = queue;
+    if (yb_memory_device_count(second) > 1) {
+        assert_int_equal(yb_memory_alloc(second, device1, SLICE, &other), YB_OK);
+        copy_staged(queue, other, device1);
+        yb_memory_free(second, device1, &other, SLICE);
+    }
+    assert_int_equal(bench->get("pageable_copies"), pageable);
+    assert_int_equal(bench->get("page_locks"), locks + 1);
+}
+
+static void
+test_memory_type__who_does_not_fit_gets_a_block_of_its_own(void **state)
+{
+    const struct yb_memory_staging large = {.queues = 1, .slices = 40, .slice_bytes = 1u << 20};
+    struct bench *bench = *state;
+    uint64_t locks = bench->get("page_locks");
+    struct yb_memory *memories[3] = {NULL};
+
+    assert_int_equal(yb_memory_open(bench->memory, device0), YB_OK);
+    for (int round = 0; round < 2; round++) { /* What was given back is used again. */
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(yb_memory_create(&large, &memories[i], NULL, 0), YB_OK);
+            assert_int_equal(yb_memory_open(memories[i], device0), YB_OK);
+        }
+        for (int i = 0; i < 3; i++) {
+            yb_memory_destroy(&memories[(i + 1) % 3]);
+        }
+    }
+    assert_int_equal(bench->get("page_locks"), locks + 4);
+    assert_int_equal(yb_memory_counts(bench->memory).page_locks, 4);
+}
+
+static void
+test_memory_type__a_child_begins_with_memory_of_its_own(void **state)
+{
+    struct bench *bench = *state;
+    pid_t child;
+    int how = -1;
+
+    assert_int_equal(yb_memory_open(bench->memory, device0), YB_OK);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct yb_memory *memory = NULL;
+        struct yb_memory_queue *queue = NULL;
+        uint8_t *slice;
+
+        alarm(30);
+        if (yb_memory_create(&staging, &memory, NULL, 0) != YB_OK ||
+            yb_memory_queue_create(memory, &queue) != YB_OK) {
+            _exit(1);
+        }
+        slice = yb_memory_staging_take(queue);
+        if (slice != NULL) {
+            memset(slice, 1, SLICE); /* The parent's is not mapped here. */
+        }
+        _exit(slice != NULL ? 0 : 2);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+}
+
 /* ---- with and without a driver ------------------------------------------------------------ */
 
 /* What the loader finds, and what the sentence about it must hold. */
@@ -641,6 +754,9 @@ main(int argc, char **argv)
         WITH_DRIVER(test_memory_type__copies_of_different_streams_overtake_each_other),
         WITH_DRIVER(test_memory_type__thousands_of_copies_end_once_each_with_their_bytes),
         WITH_DRIVER(test_memory_type__staging_is_page_locked_by_one_call_for_all_queues),
+        WITH_DRIVER(test_memory_type__all_memories_of_a_process_share_one_page_lock),
+        WITH_DRIVER(test_memory_type__who_does_not_fit_gets_a_block_of_its_own),
+        WITH_DRIVER(test_memory_type__a_child_begins_with_memory_of_its_own),
         WITH_DRIVER(test_memory_type__staging_that_cannot_be_locked_still_works_and_says_so),
         WITH_DRIVER(test_memory_type__failures_reach_their_copy_only_and_leave_it_quiet),
         WITH_DRIVER(test_memory_type__what_is_no_copy_is_refused),
