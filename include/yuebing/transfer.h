@@ -168,7 +168,8 @@ struct yb_transfer_probe {
     uint32_t paths; /* Ways that work now: YB_TRANSFER_PATH_ bits. */
     uint64_t round_trip_ns;
     char software[65];
-    char why_not_shm[128]; /* "" if shm works; otherwise the reason. */
+    char why_not_shm[128]; /* Why memory goes another way than shm; "" if none does. With shm among
+                            * `paths`: only memory of yb_transfer_alloc() goes by it. */
 };
 
 /* Ask a peer whether it lives. Waits at most `timeout_ns`. Fails with TIMED_OUT, REFUSED,

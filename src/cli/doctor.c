@@ -17,6 +17,7 @@
 #include "cli/output.h"
 
 const struct yb_cli_option yb_cli_doctor_options[] = {
+    {"peer", "ADDRESS", "ask the engine there, too: which ways lead to it, and why others do not"},
     {"root", "FOLDER", "read proc, sys and dev below this folder instead of /"},
     {NULL, NULL, NULL},
 };
@@ -206,51 +207,43 @@ yb_doctor_bytes(uint64_t bytes, char text_out[YB_DOCTOR_BYTES_MAX])
 }
 
 static enum yb_status
-print_json(const struct yb_cli *cli, const struct yb_doctor *doctor)
+print_json(const struct yb_cli *cli, const struct yb_doctor_row *rows, unsigned count)
 {
-    json_t *rows = json_array();
+    json_t *list = json_array();
 
-    for (unsigned i = 0; i < yb_doctor_count(); i++) {
-        struct yb_doctor_row row;
-        json_t *object;
+    for (unsigned i = 0; i < count; i++) {
+        const struct yb_doctor_row *row = &rows[i];
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "what", row->what, "state",
+                                   yb_doctor_state_name(row->state), "found", row->found, "use",
+                                   row->use, "advice", row->advice);
 
-        yb_doctor_probe(doctor, i, &row);
-        object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "what", row.what, "state",
-                           yb_doctor_state_name(row.state), "found", row.found, "use", row.use,
-                           "advice", row.advice);
-        if (json_array_append_new(rows, object) != 0) {
-            json_decref(rows);
+        if (json_array_append_new(list, object) != 0) {
+            json_decref(list);
             return YB_NO_MEMORY;
         }
     }
-    return yb_output_json(cli->out, rows);
+    return yb_output_json(cli->out, list);
 }
 
 static enum yb_status
-print_table(const struct yb_cli *cli, const struct yb_doctor *doctor)
+print_table(const struct yb_cli *cli, const struct yb_doctor_row *rows, unsigned count)
 {
     static const char *const columns[] = {"WHAT", "STATE", "FOUND", "USE"};
-    struct yb_doctor_row rows[sizeof(probes) / sizeof(probes[0])];
     struct yb_output_table *table = NULL;
     enum yb_status status = yb_output_table_create(columns, 4, &table);
     bool advised = false;
 
-    for (unsigned i = 0; i < yb_doctor_count() && status == YB_OK; i++) {
-        struct yb_doctor_row *row = &rows[i];
-        const char *cells[4];
+    for (unsigned i = 0; i < count && status == YB_OK; i++) {
+        const struct yb_doctor_row *row = &rows[i];
+        const char *cells[] = {row->what, yb_doctor_state_name(row->state), row->found, row->use};
 
-        yb_doctor_probe(doctor, i, row);
-        cells[0] = row->what;
-        cells[1] = yb_doctor_state_name(row->state);
-        cells[2] = row->found;
-        cells[3] = row->use;
         advised = advised || row->advice[0] != '\0';
         status = yb_output_table_add(table, cells);
     }
     if (status == YB_OK) {
         yb_output_table_print(table, cli->out, cli->terminal);
         fputs(advised ? "\nWhat could be better:\n" : "\nNothing is missing.\n", cli->out);
-        for (unsigned i = 0; i < yb_doctor_count(); i++) {
+        for (unsigned i = 0; i < count; i++) {
             if (rows[i].advice[0] != '\0') {
                 fprintf(cli->out, "  %s: %s\n", rows[i].what, rows[i].advice);
             }
@@ -264,19 +257,32 @@ int
 yb_cli_doctor(struct yb_cli *cli, int argc, char **argv)
 {
     const char *root = yb_cli_option(cli, "root");
+    const char *peer = yb_cli_option(cli, "peer");
     struct yb_doctor doctor = {
         .root = root != NULL ? root : "",
         .tries = yb_doctor_tries_real(),
         .config = &cli->config,
     };
+    struct yb_doctor_row rows[sizeof(probes) / sizeof(probes[0]) + YB_DOCTOR_PEER_ROWS];
+    unsigned count = yb_doctor_count();
+    bool reached = true;
     enum yb_status status;
 
     (void)argc;
     (void)argv;
-    status = cli->json ? print_json(cli, &doctor) : print_table(cli, &doctor);
+    for (unsigned i = 0; i < count; i++) {
+        yb_doctor_probe(&doctor, i, &rows[i]);
+    }
+    if (peer != NULL) {
+        unsigned more = yb_doctor_probe_peer(&cli->config, peer, &rows[count]);
+
+        reached = rows[count].state != YB_DOCTOR_MISSING;
+        count += more;
+    }
+    status = cli->json ? print_json(cli, rows, count) : print_table(cli, rows, count);
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing doctor: %s\n", yb_status_text(status));
         return YB_CLI_EXIT_FAILED;
     }
-    return 0;
+    return reached ? 0 : YB_CLI_EXIT_FAILED;
 }

@@ -37,6 +37,14 @@
 YB_DOCTOR_PROBE_MAP(X)
 #undef X
 
+#define YB_DOCTOR_PEER_ROWS 3
+
+/* Ask the engine at `address`, as a process with this configuration, which ways lead there and why
+ * not. Waits some seconds at most. Returns how many rows were filled in; the first is MISSING if it
+ * cannot be asked. */
+unsigned yb_doctor_probe_peer(const struct yb_config *config, const char *address,
+                              struct yb_doctor_row rows_out[YB_DOCTOR_PEER_ROWS]);
+
 /* The texts of a row, printf style; each cut to fit. */
 void yb_doctor_found(struct yb_doctor_row *row, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -345,11 +345,7 @@ yb_doctor_probe_shm(const struct yb_doctor *doctor, struct yb_doctor_row *row)
     } else {
         yb_doctor_found(row, "%s", yb_doctor_bytes(bytes, text));
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version shares no memory between processes");
-    if (bytes < GIB) {
-        yb_doctor_advice(row, "costs nothing yet; to have more: mount -o remount,size=N /dev/shm, "
-                              "or --shm-size of the container");
-    }
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "memory that processes share is anonymous, not there");
 }
 
 void

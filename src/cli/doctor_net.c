@@ -89,22 +89,27 @@ yb_doctor_probe_cross_read(const struct yb_doctor *doctor, struct yb_doctor_row 
         yb_doctor_read_number(doctor, "/proc/sys/kernel/yama/ptrace_scope", &scope) && scope > 0;
     int error = doctor->tries->read_child();
 
-    if (error == 0) {
-        yb_doctor_found(row, "a child can be read%s",
-                        restricted ? ", strangers of the same user cannot" : "");
-    } else {
-        yb_doctor_found(row, "refused: %s", strerror(error));
-    }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version reads no other process");
     if (error != 0) {
-        yb_doctor_advice(row, "costs nothing yet; to have it, allow process_vm_readv in the "
-                              "container's seccomp profile or add CAP_SYS_PTRACE");
-    } else if (restricted) {
-        yb_doctor_advice(row,
-                         "costs nothing yet; kernel.yama.ptrace_scope=%llu, 0 would let "
-                         "processes of one user read each other",
-                         (unsigned long long)scope);
+        yb_doctor_found(row, "refused: %s", strerror(error));
+        yb_doctor_use(row, YB_DOCTOR_MISSING,
+                      "shared memory that was allocated as such; ordinary memory goes over tcp");
+        yb_doctor_advice(row, "ordinary memory of processes of this machine passes through a "
+                              "socket; allow process_vm_readv in the container's seccomp profile "
+                              "or add CAP_SYS_PTRACE");
+        return;
     }
+    yb_doctor_found(row, "a child can be read%s",
+                    restricted ? ", strangers of the same user cannot" : "");
+    if (restricted) {
+        yb_doctor_use(row, YB_DOCTOR_DEGRADED, "the first peer of this machine is let in by name");
+        yb_doctor_advice(row,
+                         "ordinary memory of further peers goes over tcp; "
+                         "kernel.yama.ptrace_scope=%llu, 0 lets processes of one user read each "
+                         "other",
+                         (unsigned long long)scope);
+        return;
+    }
+    yb_doctor_use(row, YB_DOCTOR_OK, "ordinary memory of peers of this machine is read directly");
 }
 
 void
@@ -114,10 +119,13 @@ yb_doctor_probe_pidfd(const struct yb_doctor *doctor, struct yb_doctor_row *row)
 
     if (error == 0) {
         yb_doctor_found(row, "offered");
-    } else {
-        yb_doctor_found(row, "refused: %s", strerror(error));
+        yb_doctor_use(row, YB_DOCTOR_OK, "tells when a peer of this machine has ended");
+        return;
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version watches no other process");
+    yb_doctor_found(row, "refused: %s", strerror(error));
+    yb_doctor_use(row, YB_DOCTOR_MISSING, "ordinary memory goes over tcp");
+    yb_doctor_advice(row, "who cannot be seen to end is not read directly; allow pidfd_open in "
+                          "the container's seccomp profile; Linux 5.3 or newer has it");
 }
 
 void
@@ -226,7 +234,7 @@ yb_doctor_probe_rdma(const struct yb_doctor *doctor, struct yb_doctor_row *row)
     } else {
         yb_doctor_found(row, "%u (%.200s)", count, names);
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version moves bytes by TCP");
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version moves bytes by TCP and shared memory");
 }
 
 void
@@ -237,10 +245,13 @@ yb_doctor_probe_cuda(const struct yb_doctor *doctor, struct yb_doctor_row *row)
 
     if (error == ENOENT) {
         yb_doctor_found(row, "libcuda.so.1 is not installed");
+        yb_doctor_use(row, YB_DOCTOR_UNUSED, "transfers of host memory");
     } else if (error != 0) {
         yb_doctor_found(row, "the driver is there but does not start");
+        yb_doctor_use(row, YB_DOCTOR_MISSING, "transfers of host memory alone");
+        yb_doctor_advice(row, "device memory cannot be moved; nvidia-smi says more");
     } else {
         yb_doctor_found(row, "%u device%s", count, count == 1 ? "" : "s");
+        yb_doctor_use(row, YB_DOCTOR_OK, "transfers of device memory, through page-locked memory");
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version keeps no bytes in device memory");
 }

@@ -239,7 +239,8 @@ fill_probe(struct question *question)
 
         if (path->state == YB_PATH_UP) {
             probe->paths |= path->ops->bit;
-        } else if (path->ops->bit == YB_TRANSFER_PATH_SHM) {
+        }
+        if (path->ops->bit == YB_TRANSFER_PATH_SHM) {
             (void)snprintf(probe->why_not_shm, sizeof(probe->why_not_shm), "%s", path->why);
         }
     }

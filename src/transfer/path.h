@@ -63,7 +63,7 @@ struct yb_path {
     enum yb_path_state state;
     uint32_t flying;
     struct yb_path_counts counts;
-    char why[128]; /* Why it is DOWN. */
+    char why[128]; /* Why it is DOWN; while it is UP, what it cannot carry and why. */
 };
 
 extern const struct yb_path_ops yb_path_tcp;

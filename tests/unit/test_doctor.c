@@ -199,14 +199,15 @@ test_doctor__a_good_machine_is_read_from_its_files(void **state)
     expect("/dev/shm", YB_DOCTOR_UNUSED, "2.0 GiB", "");
     expect("open files limit", YB_DOCTOR_OK, "1048576", "16384 connections");
     expect("io_uring", YB_DOCTOR_OK, "can be made", "net.io auto");
-    expect("cross-memory attach", YB_DOCTOR_UNUSED, "strangers", "");
+    expect("cross-memory attach", YB_DOCTOR_DEGRADED, "strangers", "first peer");
+    expect("pidfd", YB_DOCTOR_OK, "offered", "has ended");
     expect("congestion control", YB_DOCTOR_OK, "bbr by default; reno bbr cubic",
            "cubic per socket");
     expect("listen backlog", YB_DOCTOR_OK, "4096", "listening");
     expect("tcp send buffer", YB_DOCTOR_OK, "4.0 MiB", "");
     expect("tcp receive buffer", YB_DOCTOR_OK, "6.0 MiB", "");
     expect("rdma devices", YB_DOCTOR_UNUSED, "1 (mlx5_0)", "TCP");
-    expect("cuda driver", YB_DOCTOR_UNUSED, "2 devices", "");
+    expect("cuda driver", YB_DOCTOR_OK, "2 devices", "device memory");
     expect("clock source", YB_DOCTOR_OK, "tsc", "without a system call");
     assert_non_null(strstr(probe("cpu instructions").found, "sse4_2 pclmulqdq avx512f"));
 }
@@ -246,6 +247,25 @@ test_doctor__what_a_setting_makes_worse_is_degraded_with_a_remedy(void **state)
     }
     assert_non_null(strstr(probe("open files limit").advice, "ulimit -n 16640"));
     assert_non_null(strstr(probe("cpu cores").advice, "at most 7"));
+}
+
+static void
+test_doctor__what_keeps_processes_from_sharing_is_said_with_its_remedy(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(probe("cross-memory attach").advice, "kernel.yama.ptrace_scope=1"));
+    put("/proc/sys/kernel/yama/ptrace_scope", "0\n");
+    expect("cross-memory attach", YB_DOCTOR_OK, "a child", "directly");
+    machine.child = EPERM;
+    expect("cross-memory attach", YB_DOCTOR_MISSING, "Operation not permitted", "over tcp");
+    assert_non_null(strstr(probe("cross-memory attach").advice, "seccomp"));
+    machine.pidfd = ENOSYS;
+    expect("pidfd", YB_DOCTOR_MISSING, "not implemented", "over tcp");
+    assert_non_null(strstr(probe("pidfd").advice, "pidfd_open"));
+    machine.gpus = ENODEV;
+    expect("cuda driver", YB_DOCTOR_MISSING, "does not start", "host memory");
+    machine.gpus = ENOENT;
+    expect("cuda driver", YB_DOCTOR_UNUSED, "not installed", "host memory");
 }
 
 static void
@@ -352,6 +372,9 @@ main(void)
             drop_machine),
         cmocka_unit_test_setup_teardown(
             test_doctor__what_a_setting_makes_worse_is_degraded_with_a_remedy, make_machine,
+            drop_machine),
+        cmocka_unit_test_setup_teardown(
+            test_doctor__what_keeps_processes_from_sharing_is_said_with_its_remedy, make_machine,
             drop_machine),
         cmocka_unit_test_setup_teardown(
             test_doctor__the_memory_limit_of_either_kind_of_group_is_found, make_machine,

@@ -319,7 +319,7 @@ test_shm__without_attach_a_session_still_lends(void **state)
     assert_int_equal(pair.info.state, YB_SHM_UP);
     assert_false(pair.info.attach);
     assert_false(pair.info.attach_theirs);
-    assert_non_null(strstr(pair.info.why_no_attach, "forbidden by the kernel"));
+    assert_non_null(strstr(pair.info.why_no_attach, "forbidden; see kernel.yama.ptrace_scope"));
     pair_fini(&pair);
 }
 

@@ -52,9 +52,9 @@ yb_shm_attach_why(enum yb_status status, pid_t pid, char *why_out, uint32_t why_
 
     switch (status) {
     case YB_DENIED:
-        text = "forbidden by the kernel: see kernel.yama.ptrace_scope, CAP_SYS_PTRACE";
+        text = "forbidden; see kernel.yama.ptrace_scope, seccomp profile, CAP_SYS_PTRACE";
         break;
-    case YB_UNSUPPORTED: text = "no such call: see the container's seccomp profile"; break;
+    case YB_UNSUPPORTED: text = "no such call; see the container's seccomp profile"; break;
     case YB_PEER_LOST: text = "no such process in this pid namespace"; break;
     case YB_FAULT:
     case YB_STALE: text = "its identity page is not there: another process"; break;

@@ -88,11 +88,28 @@ yb_shm_path_lost(struct yb_shm_path *path, const char *why)
     close_session(path);
 }
 
+/* Say what has to go another way, although the session is UP. */
+static void
+tell_limits(struct yb_shm_path *path)
+{
+    const struct yb_shm_session_info *info = &path->info;
+
+    _Static_assert(sizeof(path->base.why) >= sizeof(info->why_no_attach), "a reason fits");
+    if (!info->attach) {
+        memcpy(path->base.why, info->why_no_attach, sizeof(info->why_no_attach));
+    } else {
+        (void)snprintf(path->base.why, sizeof(path->base.why), "%s",
+                       info->attach_theirs ? ""
+                                           : "the peer cannot read this process's memory; its own "
+                                             "statistics or `yuebing doctor` there say why");
+    }
+}
+
 static void
 come_up(struct yb_shm_path *path)
 {
     path->base.state = YB_PATH_UP;
-    path->base.why[0] = '\0';
+    tell_limits(path);
     path->pause_ns = PAUSE_MIN_NS;
     yb_shm_catalogue_clear(&path->catalogue);
     if (!path->has_tickets) {

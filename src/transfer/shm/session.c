@@ -239,7 +239,8 @@ take_credentials(struct yb_shm_session *session)
         return false;
     }
     if (peer.uid != geteuid()) {
-        (void)snprintf(why, sizeof(why), "the peer runs as user %u, this process as user %u",
+        (void)snprintf(why, sizeof(why),
+                       "the peer runs as user %u, this process as user %u; run both as one",
                        (unsigned)peer.uid, (unsigned)geteuid());
         yb_shm_session_cut(session, false, why);
         return false;
@@ -275,7 +276,9 @@ try_attach(struct yb_shm_session *session)
     enum yb_status status = YB_UNSUPPORTED;
 
     if (session->pid == 0) {
-        (void)snprintf(why, sizeof(why), "the peer lives in another pid namespace");
+        (void)snprintf(
+            why, sizeof(why),
+            "the peer lives in another pid namespace; share one (--pid of the container)");
     } else if (session->process.fd < 0) {
         (void)snprintf(why, sizeof(why), "no pidfd for process %d", (int)session->pid);
     } else {
@@ -376,7 +379,10 @@ connect_to(struct yb_shm_session *session)
     }
     if (connect(session->socket.fd, (struct sockaddr *)&address, length) != 0) {
         if (errno != EAGAIN) {
-            cut_errno(session, "the peer's unix socket is not in this network namespace", errno);
+            cut_errno(session,
+                      "the peer's unix socket is not in this network namespace; share one "
+                      "(--network of the container)",
+                      errno);
         }
         return; /* Its queue is full: again at the next sweep. */
     }
