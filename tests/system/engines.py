@@ -9,6 +9,8 @@
 The driver is $YUEBING_TRANSFER_DRIVER; its lines are described at its top.
 """
 import collections
+import ctypes
+import fcntl
 import json
 import os
 import select
@@ -16,6 +18,7 @@ import signal
 import socket
 import struct
 import subprocess
+import termios
 import threading
 
 from yuebing import DEADLINE_S, SLOWER, Failed, environment, expect, split
@@ -26,14 +29,64 @@ ONLY_TCP = PATHS == "1"
 BY_ADDRESS = (1 << 64) - 1
 Poll = collections.namedtuple("Poll", "status ended failed in_doubt bytes")
 Loads = collections.namedtuple("Loads", "ok failed wrong late")
+Ways = collections.namedtuple("Ways", "tcp shm none")
+Probe = collections.namedtuple("Probe", "identity tcp shm why_not_shm")
+PIDFD_OPEN, PIDFD_GETFD = 434, 438  # The same numbers on every architecture.
+
+
+def sockets(pid, family, kind):
+    """The connected sockets of a process, as descriptors of ours that mean the same ones."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    process = libc.syscall(PIDFD_OPEN, pid, 0)
+    expect(process >= 0, f"no pidfd of {pid}: {os.strerror(ctypes.get_errno())}")
+    found = []
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                    continue
+            except FileNotFoundError:
+                continue
+            copy = libc.syscall(PIDFD_GETFD, process, int(name), 0)
+            if copy < 0:
+                continue
+            one = socket.socket(fileno=copy)
+            try:
+                one.getpeername()
+            except OSError:
+                one.close()
+                continue
+            if (one.family, one.type) == (family, kind):
+                found.append(one)
+            else:
+                one.close()
+    finally:
+        os.close(process)
+    return found
+
+
+def unread(one):
+    """Bytes that have arrived on a socket and were not read."""
+    return struct.unpack("i", fcntl.ioctl(one, termios.FIONREAD, bytes(4)))[0]
+
+
+def cut_unix(pid):
+    """Cut the sockets by which an engine and its peers of the same host know each other."""
+    found = sockets(pid, socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for one in found:
+        one.shutdown(socket.SHUT_RDWR)
+        one.close()
+    return len(found)
 
 
 class Engine:
     """A process with one engine."""
 
-    def __init__(self, **options):
+    def __init__(self, wrapped=(), **options):
+        """`wrapped`: a command that runs the driver, such as unshare with its options."""
         self.process = subprocess.Popen(
-            [DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*wrapped, DRIVER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment(), text=True, bufsize=1)
         self.pid = self.process.pid
         self.killed = False
@@ -96,6 +149,12 @@ class Engine:
             self.do("fill", name, seed, 0, length)
         return self.addresses[name]
 
+    def alloc(self, name, length, seed=None):
+        self.addresses[name] = int(self.do("alloc", name, length))
+        if seed is not None:
+            self.do("fill", name, seed, 0, length)
+        return self.addresses[name]
+
     def register(self, name):
         return int(self.do("register", name))
 
@@ -104,6 +163,23 @@ class Engine:
 
     def identity(self, peer):
         return self.do("ask", peer, 5000).split()[0]
+
+    def ask(self, peer):
+        words = self.do("ask", peer, 5000 * SLOWER).split(" ", 3)
+        return Probe(words[0], int(words[2]) & 1 != 0, int(words[2]) & 2 != 0, words[3])
+
+    def path(self, peer, name):
+        """What the statistics say of one way to a peer."""
+        for one in self.stats()["peers"]:
+            if one["peer"] == peer:
+                return next(path for path in one["paths"] if path["path"] == name)
+        raise Failed(f"no peer {peer} in the statistics")
+
+    def metric(self, name):
+        return sum(one["value"] for one in self.stats()["metrics"] if one["name"] == name)
+
+    def ways(self, batch, items):
+        return Ways(*map(int, self.do("ways", batch, items).split()))
 
     def submit(self, peer, op, name, length, region, offset=0, begin=0, items=1, ms=20000,
                notify=None):

@@ -8,6 +8,7 @@
  *
  *     create [KEY VALUE]...                        ok ADDRESS
  *     memory NAME BYTES                            ok ADDRESS-IN-MEMORY
+ *     alloc NAME BYTES                             ok ADDRESS-IN-MEMORY, shared and registered
  *     fill NAME SEED FROM BYTES / set NAME VALUE FROM BYTES
  *     check NAME SEED FROM BYTES                   ok, or differs OFFSET
  *     same NAME VALUE FROM BYTES                   ok, or differs OFFSET
@@ -15,10 +16,12 @@
  *     protect NAME FROM BYTES none|all
  *     unregister NAME TIMEOUT-MS
  *     open ADDRESS / close PEER                    ok PEER
- *     ask PEER TIMEOUT-MS                          ok IDENTITY ROUND-TRIP-NS
+ *     ask PEER TIMEOUT-MS                          ok IDENTITY ROUND-TRIP-NS PATHS WHY-NOT-SHM
  *     submit PEER TIMEOUT-MS OP NAME FROM BYTES REGION OFFSET ITEMS [NOTIFY]   ok BATCH
  *     wait BATCH TIMEOUT-MS / cancel BATCH / release BATCH
  *     poll BATCH                                   ok STATUS ENDED FAILED IN-DOUBT BYTES
+ *     ways BATCH ITEMS                             ok ITEMS-BY-TCP BY-SHM BY-NONE
+ *     forbid ERRNO       from now on the kernel answers process_vm_readv of this process with it
  *     drain PEER TIMEOUT-MS / fence IDENTITY TIMEOUT-MS
  *     notification                                 ok IDENTITY TEXT
  *     load PEER THREADS OP REGION BYTES TIMEOUT-MS SEED STEP     begins threads that transfer
@@ -27,13 +30,18 @@
  *     stats                                        ok JSON
  *     destroy / quit
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -132,6 +140,28 @@ do_memory(char **words)
     memory->bytes = map_guarded(memory->length);
     memset(memory->bytes, 0, memory->length);
     printf("ok %llu\n", (unsigned long long)(uintptr_t)memory->bytes);
+}
+
+/* Shared memory of the engine, which lives until that is destroyed. */
+static void
+do_alloc(char **words)
+{
+    struct memory *memory = &memories[memory_count++];
+    void *base = NULL;
+    enum yb_status status;
+
+    if (memory_count > MEMORIES_MAX) {
+        abort();
+    }
+    (void)snprintf(memory->name, sizeof(memory->name), "%s", words[1]);
+    memory->length = number(words[2]);
+    status = yb_transfer_alloc(engine, memory->length, NULL, &base);
+    memory->bytes = base;
+    if (status == YB_OK) {
+        printf("ok %llu\n", (unsigned long long)(uintptr_t)base);
+    } else {
+        say(status);
+    }
 }
 
 /* fill, set, check, same: over BYTES from FROM; the pattern counts from the start of the memory. */
@@ -255,7 +285,8 @@ do_ask(char **words)
     }
     printf("ok ");
     print_identity(&probe.identity);
-    printf(" %llu\n", (unsigned long long)probe.round_trip_ns);
+    printf(" %llu %u %s\n", (unsigned long long)probe.round_trip_ns, probe.paths,
+           probe.why_not_shm);
 }
 
 static void
@@ -366,6 +397,51 @@ do_poll(char **words)
     }
     printf("ok %s %u %u %d %llu\n", yb_status_name(found.status), found.ended, found.failed,
            found.in_doubt, (unsigned long long)found.bytes);
+}
+
+static void
+do_ways(char **words)
+{
+    uint32_t count = (uint32_t)number(words[2]);
+    struct yb_transfer_item_status *items = calloc(count, sizeof(*items));
+    struct yb_transfer_batch_status found;
+    uint32_t ways[3] = {0, 0, 0};
+    enum yb_status status = yb_transfer_poll(engine, number(words[1]), &found, items, count);
+
+    for (uint32_t i = 0; status == YB_OK && i < count; i++) {
+        switch (items[i].path) {
+        case YB_TRANSFER_PATH_TCP: ways[0]++; break;
+        case YB_TRANSFER_PATH_SHM: ways[1]++; break;
+        default: ways[2]++; break;
+        }
+    }
+    free(items);
+    if (status == YB_OK) {
+        printf("ok %u %u %u\n", ways[0], ways[1], ways[2]);
+    } else {
+        say(status);
+    }
+}
+
+/* ---- what a container does ------------------------------------------------------------------ */
+
+/* As a container's seccomp profile does, but for all threads of a process that already runs. */
+static void
+do_forbid(char **words)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)number(words[1])),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(rules) / sizeof(rules[0]), .filter = rules};
+
+    printf("%s\n", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+                                   &program) == 0
+                       ? "ok"
+                       : "failed");
 }
 
 /* ---- load ------------------------------------------------------------------------------------ */
@@ -515,6 +591,8 @@ act_on_handles(char **words, uint32_t count)
         say(yb_transfer_wait(engine, number(words[1]), number(words[2]) * MS_NS));
     } else if (is(words[0], "poll")) {
         do_poll(words);
+    } else if (is(words[0], "ways")) {
+        do_ways(words);
     } else if (is(words[0], "cancel")) {
         say(yb_transfer_cancel(engine, number(words[1])));
     } else if (is(words[0], "release")) {
@@ -546,6 +624,10 @@ act(char **words, uint32_t count)
         do_create(words, count);
     } else if (is(words[0], "memory")) {
         do_memory(words);
+    } else if (is(words[0], "alloc")) {
+        do_alloc(words);
+    } else if (is(words[0], "forbid")) {
+        do_forbid(words);
     } else if (is(words[0], "fill") || is(words[0], "set") || is(words[0], "check") ||
                is(words[0], "same")) {
         do_bytes(words);
