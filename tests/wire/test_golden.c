@@ -12,6 +12,8 @@
 
 #include "every_type_cases.h"
 #include "golden_cases.h"
+#include "golden_directory_cases.h"
+#include "golden_node_cases.h"
 #include "golden_transfer_cases.h"
 
 #define BYTES_MAX 1024u
@@ -126,6 +128,12 @@ test_golden__every_message_has_its_bytes_and_no_others(void **state)
     }
     for (size_t i = 0; i < sizeof(golden_transfer_cases) / sizeof(golden_transfer_cases[0]); i++) {
         try_case(&golden_transfer_cases[i], &random);
+    }
+    for (size_t i = 0; i < sizeof(golden_directory_cases) / sizeof(golden_directory_cases[0]); i++) {
+        try_case(&golden_directory_cases[i], &random);
+    }
+    for (size_t i = 0; i < sizeof(golden_node_cases) / sizeof(golden_node_cases[0]); i++) {
+        try_case(&golden_node_cases[i], &random);
     }
 }
 
