@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.h -- put, get and share the blocks of a store.
+ *
+ * A client joins a cluster by the address of its directory and then moves batches of
+ * blocks between its memory and the nodes. Every call is a batch with one deadline and
+ * a status of its own for each key.
+ *
+ *     yb_client_open      -> a client, with a worker thread of its own
+ *     yb_client_put       -> blocks into the store
+ *     yb_client_get       -> blocks, or ranges of them, into your buffers
+ *     yb_client_exist     -> which are there, without reading them
+ *     yb_client_remove    -> away with them
+ *     yb_client_pin       -> borrow blocks of a node on this host, without a copy
+ *
+ * What one may rely on (docs/semantics.md has a row for each call and failure)
+ *   S1  put OK: from now on every get and exist of every client finds the block, until it is
+ *       evicted, expires or is removed. Nobody saw it before it was whole.
+ *   S2  get OK: exactly the bytes of one put of that key, never a mixture.
+ *   S3  remove OK: no get that starts from now on returns what was removed.
+ *   S4  IN_DOUBT: it may have been applied or not; put may be repeated safely (the same key has
+ *       one winner), remove too.
+ *   S5  When a call returns, nothing touches your memory any more (but borrowed pins stay readable).
+ *   S6  A call returns by its deadline, and the moment that a reset takes.
+ *
+ * Threads   Every function, any thread; open and close of one client from one at a time. A forked
+ *           child must not use its parent's client: every call there fails with INVALID.
+ * Memory    Items, keys and buffers are the caller's, borrowed until the call returns, or, of the
+ *           asynchronous form, until the batch has ended.
+ * Units     Bytes; times in nanoseconds unless the name says ms.
+ */
+#ifndef YB_CLIENT_H
+#define YB_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "yuebing/status.h"
+#include "yuebing/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct yb_client;
+
+#define YB_CLIENT_KEY_BYTES_MAX   1024u
+#define YB_CLIENT_VALUE_BYTES_MAX (1ull << 48)
+#define YB_CLIENT_ITEMS_MAX       (1u << 20)
+#define YB_CLIENT_REPLICAS_MAX    8u
+
+/* Whether existence is answered for the engine's sake (RULES: reuse must beat recomputing). */
+enum yb_client_gate {
+    YB_CLIENT_GATE_OFF,  /* Present means present. */
+    YB_CLIENT_GATE_AUTO, /* Present means: loading the leading run beats recomputing it. */
+};
+
+/* Zero the struct, set `struct_bytes`, and what you want to differ from the default. */
+struct yb_client_options {
+    size_t struct_bytes;
+    const char *directory;   /* "host:port"; NULL: "127.0.0.1:14700". */
+    const char *secret_file; /* NULL: none. */
+    const char *tenant;      /* NULL: "default". */
+    bool tls;
+    const char *rack;
+    const char *zone;
+    uint32_t hints_max; /* 0: 65536 blocks. */
+    bool no_shared_memory;
+    uint32_t reuse_gate; /* enum yb_client_gate */
+};
+
+/* One key of a batch. */
+struct yb_client_item {
+    const void *key;
+    uint32_t key_bytes; /* 1 .. YB_CLIENT_KEY_BYTES_MAX */
+    uint32_t iov_count;
+    const struct iovec *iov; /* put: the value's pieces; get: where it goes. */
+    uint64_t offset;         /* get of a range: its first byte. */
+    bool ranged;             /* get: as much from `offset` as the room takes. */
+    uint64_t group;          /* put: blocks of a group are evicted together; 0: none. */
+    uint64_t parent;         /* put: first 8 bytes of the hash of the block before; 0: none. */
+
+    /* ---- results ---- */
+    enum yb_status status;
+    uint64_t size;     /* Of the whole value. */
+    uint64_t bytes;    /* get: written to `iov`. */
+    uint64_t grant;    /* The version. */
+    uint32_t replicas; /* put: copies that were made; exist: that there are. */
+    uint64_t eta_ns;   /* exist, IN_PROGRESS: when it may be there. */
+    const void *data;  /* pin: the value. */
+    uint64_t pin;      /* pin: for the release. */
+};
+
+/* What a put wants. All zeroes: one replica, if absent, no limit of time. */
+struct yb_client_put_options {
+    uint32_t replicas; /* 0: 1; at most YB_CLIENT_REPLICAS_MAX. */
+    bool replace;      /* Write a new version; otherwise the first writer wins. */
+    bool soft_pin;
+    bool hard_pin;
+    uint64_t ttl_ms;              /* 0: none. */
+    const char *const *preferred; /* Names of nodes to try first; NULL-terminated; NULL: none. */
+};
+
+/* Zero the struct and set `struct_bytes`. May be NULL in every call: all defaults. */
+struct yb_client_call {
+    size_t struct_bytes;
+    uint64_t timeout_ns; /* 0: 30 s. */
+    uint32_t work_class; /* enum yb_class */
+    struct yb_id trace_id;
+    uint64_t parent_span;
+    struct yb_client_put_options put;
+    uint32_t hold_ms; /* exist: keep what is there so long. */
+    bool force;       /* remove: even what is held. */
+};
+
+/* Join a cluster. Waits at most `timeout_ns` for the directory's first answer. On OK the caller
+ * owns *client_out; otherwise `message_out` (may be NULL) gets a sentence with the remedy. Fails
+ * with INVALID, DENIED, VERSION, TIMED_OUT, UNREACHABLE or NO_MEMORY. */
+YB_API YB_CHECKED enum yb_status yb_client_open(const struct yb_client_options *options,
+                                                uint64_t timeout_ns, struct yb_client **client_out,
+                                                char *message_out, size_t message_bytes);
+
+/* Leave: batches end, pins are released. Sets *client to NULL. Never removes a block. */
+YB_API void yb_client_close(struct yb_client **client);
+
+/* Each returns OK when every item has its own status, which may be a failure; otherwise nothing
+ * was started: INVALID, AGAIN, CLOSED.
+ *
+ * put: OK; EXISTS (if absent: somebody was first); IN_PROGRESS (somebody still is); NO_SPACE; AGAIN;
+ *      DENIED (quota); CORRUPT; IN_DOUBT; TIMED_OUT, PEER_LOST ... (not applied); REBUILDING.
+ * get: OK; NOT_FOUND; TOO_SMALL (`size` tells what it takes); CORRUPT; TIMED_OUT, PEER_LOST ...;
+ *      REBUILDING (not found, and the index is not complete yet).
+ * exist: OK (it is there); NOT_FOUND; IN_PROGRESS; REBUILDING.
+ * remove: OK; NOT_FOUND; LEASED (held, and not forced); IN_DOUBT; REBUILDING. */
+YB_API YB_CHECKED enum yb_status yb_client_put(struct yb_client *client,
+                                               struct yb_client_item *items, uint32_t count,
+                                               const struct yb_client_call *call);
+YB_API YB_CHECKED enum yb_status yb_client_get(struct yb_client *client,
+                                               struct yb_client_item *items, uint32_t count,
+                                               const struct yb_client_call *call);
+YB_API YB_CHECKED enum yb_status yb_client_exist(struct yb_client *client,
+                                                 struct yb_client_item *items, uint32_t count,
+                                                 const struct yb_client_call *call);
+YB_API YB_CHECKED enum yb_status yb_client_remove(struct yb_client *client,
+                                                  struct yb_client_item *items, uint32_t count,
+                                                  const struct yb_client_call *call);
+
+/* Remove all blocks of the tenant: with `force` everything; otherwise what nobody holds or reads.
+ * *count_out (may be NULL) is how many that were. Fails with TIMED_OUT, IN_DOUBT, ... */
+YB_API YB_CHECKED enum yb_status yb_client_remove_all(struct yb_client *client,
+                                                      const struct yb_client_call *call,
+                                                      uint64_t *count_out);
+
+/* Borrow blocks that lie on a node of this host: `data` and `size` of each item that is OK are
+ * readable until yb_client_release(). UNSUPPORTED: no replica is on this host; LEASED: too much is
+ * lent to this process already. */
+YB_API YB_CHECKED enum yb_status yb_client_pin(struct yb_client *client,
+                                               struct yb_client_item *items, uint32_t count,
+                                               const struct yb_client_call *call);
+
+/* Give borrowed blocks back. Each item's status says whether it was there to the end: OK, or STALE
+ * (it was removed or replaced meanwhile; the bytes stayed what they were). */
+YB_API YB_CHECKED enum yb_status yb_client_release(struct yb_client *client,
+                                                   struct yb_client_item *items, uint32_t count);
+
+/* ---- listing ------------------------------------------------------------------------------ */
+
+enum yb_client_match {
+    YB_CLIENT_MATCH_ALL,
+    YB_CLIENT_MATCH_PREFIX,
+    YB_CLIENT_MATCH_REGEX, /* POSIX extended. */
+};
+
+struct yb_client_entry {
+    const void *key; /* Borrowed until `visit` returns. */
+    uint32_t key_bytes;
+    uint64_t size;
+    uint64_t grant;
+    const char *node;
+};
+
+/* Call `visit` for the tenant's keys that match, on this thread; a key with replicas is named once
+ * for each. `visit` returns false to stop. Not atomic: what changes meanwhile may be missing. */
+YB_API YB_CHECKED enum yb_status
+yb_client_list(struct yb_client *client, enum yb_client_match match, const char *pattern,
+               const struct yb_client_call *call,
+               bool (*visit)(void *context, const struct yb_client_entry *entry), void *context);
+
+/* Remove the keys that match; *count_out (may be NULL) is how many that were. */
+YB_API YB_CHECKED enum yb_status
+yb_client_remove_matching(struct yb_client *client, enum yb_client_match match, const char *pattern,
+                          const struct yb_client_call *call, uint64_t *count_out);
+
+/* ---- asynchronous form -------------------------------------------------------------------- */
+
+enum yb_client_op {
+    YB_CLIENT_OP_PUT,
+    YB_CLIENT_OP_GET,
+    YB_CLIENT_OP_EXIST,
+    YB_CLIENT_OP_REMOVE,
+};
+
+typedef uint64_t yb_client_handle; /* With a generation inside; 0 is none. */
+
+/* Begin; on OK the batch will end once. `done` (may be NULL) runs on the client's worker and must
+ * not block. `event_fd` > 0: an eventfd to which 1 is added. Fails with INVALID, AGAIN, CLOSED. */
+YB_API YB_CHECKED enum yb_status
+yb_client_submit(struct yb_client *client, enum yb_client_op op, struct yb_client_item *items,
+                 uint32_t count, const struct yb_client_call *call,
+                 void (*done)(void *owner, yb_client_handle handle), void *owner, int event_fd,
+                 yb_client_handle *handle_out);
+
+/* OK: it has ended; IN_PROGRESS; CLOSED: no such batch. */
+YB_API YB_CHECKED enum yb_status yb_client_poll(struct yb_client *client, yb_client_handle handle);
+
+/* Wait until it has ended, at most `timeout_ns`: TIMED_OUT leaves it running. */
+YB_API YB_CHECKED enum yb_status yb_client_wait(struct yb_client *client, yb_client_handle handle,
+                                                uint64_t timeout_ns);
+
+/* Ask it to end early; it still ends once. */
+YB_API void yb_client_cancel(struct yb_client *client, yb_client_handle handle);
+
+/* Give an ended batch's record back. */
+YB_API YB_CHECKED enum yb_status yb_client_finish(struct yb_client *client,
+                                                  yb_client_handle handle);
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* Tell the client of memory that values come from and go to, so that nodes of this host and device
+ * copies reach it without another step. Optional; like yb_transfer_register(). */
+YB_API YB_CHECKED enum yb_status yb_client_register(struct yb_client *client, void *base,
+                                                    uint64_t length);
+YB_API YB_CHECKED enum yb_status yb_client_unregister(struct yb_client *client, void *base,
+                                                      uint64_t timeout_ns);
+
+/* ---- looking around ------------------------------------------------------------------------ */
+
+struct yb_client_node {
+    char name[64];
+    char address[64];
+    char rack[32];
+    char zone[32];
+    char state[16]; /* "serving", "suspect", "draining". */
+    uint16_t slot;
+    uint64_t incarnation;
+    uint64_t capacity;
+    uint64_t used;
+    uint64_t age_ms;
+    bool local; /* On this host. */
+};
+
+/* Copy the members, at most `room`; *count_out is how many there are. */
+YB_API YB_CHECKED enum yb_status yb_client_nodes(struct yb_client *client,
+                                                 struct yb_client_node *nodes_out, uint32_t room,
+                                                 uint32_t *count_out);
+
+/* Drain the node of that name, or take it back. Returns when the order is given. */
+YB_API YB_CHECKED enum yb_status yb_client_drain(struct yb_client *client, const char *name,
+                                                 bool draining, bool force,
+                                                 const struct yb_client_call *call);
+
+struct yb_client_counters {
+    uint64_t puts, put_bytes;
+    uint64_t gets, hits, get_bytes; /* hits <= gets. */
+    uint64_t exists;
+    uint64_t lookups;     /* Keys that were asked of the directory ... */
+    uint64_t hinted;      /* ... and that were not, thanks to a hint ... */
+    uint64_t stale;       /* ... which was wrong. */
+    uint64_t invalidated; /* Hints dropped because a node told. */
+    uint64_t calls;       /* Messages sent. */
+    uint64_t retries;
+    uint64_t gated;       /* Keys that the reuse gate declined. */
+    uint64_t local_bytes; /* Moved through shared memory. */
+};
+YB_API void yb_client_counters(struct yb_client *client, struct yb_client_counters *counters_out);
+
+/* ---- chains of keys -------------------------------------------------------------------------- */
+
+/* Name the blocks of a sequence of tokens: key i covers tokens [0, (i + 1) * block_tokens), so that
+ * equal prefixes have equal keys. `salt` (may be NULL) separates models and adapters. Writes
+ * count / block_tokens keys of 16 bytes each, and returns how many. Pure; the same on every
+ * machine and in every version. */
+YB_API uint32_t yb_key_chain(const uint32_t *tokens, uint32_t count, uint32_t block_tokens,
+                             const char *salt, uint8_t (*keys_out)[16], uint32_t room);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* YB_CLIENT_H */

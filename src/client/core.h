@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core.h -- the client as a state machine: batches of keys in, calls to directory and nodes out.
+ *
+ * A batch is one operation over many keys. It is planned (which keys go to which node, in which
+ * calls), sent, and planned again for the keys whose first try gave a reason to: a stale hint, a
+ * node that is gone, a put that another writer won. It ends once, when every key has its outcome or
+ * its deadline has passed and everything is quiet. include/yuebing/client.h is the same for
+ * programs with threads, and says what each outcome means; docs/store.md tells the protocol.
+ *
+ *     submit --> [lookup or intent] --> calls to nodes --> done
+ *                     ^                      |
+ *                     +---- keys to retry ---+
+ *
+ * Invariants
+ *   C1  `done` of a batch runs exactly once, on the loop's thread, never inside submit, at its
+ *       deadline and the moment that a reset takes at the latest.
+ *   C2  When `done` runs nothing reads or writes the batch's memory any more.
+ *   C3  At most one attempt may be able to write a get's destination at any time (RULES A3).
+ *   C4  Hints choose which replica is tried first and never an answer (RULES B1, H5); exist, put,
+ *       remove and reads of versioned blocks ask the directory.
+ *   C5  A put that may have been applied is retried only under its write id, and ends IN_DOUBT if
+ *       its outcome cannot be learned in time (RULES B5).
+ *
+ * Threads   The thread of its net's loop.
+ * Memory    Batches and items are the caller's, borrowed from submit to `done`. Calls come from a
+ *           pool that was sized at create; a batch that finds it empty waits inside.
+ * Time      The loop's clock.
+ */
+#ifndef YB_CLIENT_CORE_H
+#define YB_CLIENT_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "net/address.h"
+#include "net/net.h"
+#include "yuebing/client.h"
+#include "yuebing/status.h"
+#include "yuebing/types.h"
+
+struct yb_client_core;
+struct yb_transfer;
+
+struct yb_client_core_options {
+    struct yb_address_list directory;
+    const char *tenant; /* Ours: "default" unless the credential says otherwise. */
+    struct yb_id host;  /* Boot id of this machine; none: no node is local. */
+    const char *rack;   /* NULL or "": not known. */
+    const char *zone;
+    uint32_t hints_max;         /* Blocks remembered, a power of two; 0: 65536; 1: none. */
+    uint32_t calls_max;         /* Calls under way; 0: 1024. */
+    uint32_t members_ms;        /* How often members and their numbers are asked; 0: 1000. */
+    uint32_t reuse_gate;        /* enum yb_client_gate */
+    struct yb_transfer *engine; /* For nodes of this host and device memory; NULL: frames only. */
+    const char *engine_address; /* Where it listens. */
+    struct yb_stats *stats;
+    struct yb_log *log;
+    yb_span_random_fn *random;
+    void *random_context;
+};
+
+enum yb_client_batch_kind {
+    YB_CLIENT_PUT,
+    YB_CLIENT_GET,
+    YB_CLIENT_EXIST,
+    YB_CLIENT_REMOVE,
+    YB_CLIENT_REMOVE_ALL, /* No items; its count is in `total`. */
+    YB_CLIENT_PIN,
+};
+
+struct yb_client_batch {
+    /* ---- the caller's ---- */
+    uint8_t kind; /* enum yb_client_batch_kind */
+    enum yb_class work_class;
+    uint64_t deadline_ns;
+    struct yb_id trace_id;
+    uint64_t parent_span;
+    struct yb_client_item *items;
+    uint32_t count;
+    struct yb_client_put_options put;
+    uint32_t hold_ms; /* EXIST. */
+    bool force;       /* REMOVE, REMOVE_ALL. */
+    void (*done)(struct yb_client_batch *batch);
+    void *owner;
+
+    /* ---- results ---- */
+    enum yb_status status; /* OK: every item has an outcome of its own; otherwise the batch's. */
+    uint64_t total;
+
+    /* ---- the core's ---- */
+    void *work;
+    struct yb_client_batch *next;
+};
+
+YB_CHECKED enum yb_status yb_client_core_create(const struct yb_client_core_options *options,
+                                                struct yb_net *net,
+                                                struct yb_client_core **core_out);
+
+/* End every batch (CANCELLED or IN_DOUBT); later yb_client_core_idle() is true. */
+void yb_client_core_stop(struct yb_client_core *core);
+bool yb_client_core_idle(const struct yb_client_core *core);
+void yb_client_core_destroy(struct yb_client_core **core);
+
+/* Begin a batch. On OK `done` will run once, later. Fails with INVALID (a key's length, a count, a
+ * size: nothing was started), AGAIN (too many batches wait) or CLOSED. */
+YB_CHECKED enum yb_status yb_client_core_submit(struct yb_client_core *core,
+                                                struct yb_client_batch *batch);
+
+/* End a batch early; `done` runs when all of it is quiet. */
+void yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch);
+
+/* Whether the directory has told us who is there; batches wait for that by themselves. */
+bool yb_client_core_ready(const struct yb_client_core *core);
+
+void yb_client_core_counters(const struct yb_client_core *core,
+                             struct yb_client_counters *counters_out);
+
+#endif /* YB_CLIENT_CORE_H */

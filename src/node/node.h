@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node.h -- the process that holds the bytes of blocks, and the truth about them.
+ *
+ * One state machine on one net, over one pool of memory. It serves the frames of
+ * docs/protocol-node.md, registers with a directory, and publishes what it holds.
+ * docs/store.md tells the protocol; RULES that it keeps: A1, A3, A5-A8, A12, B4-B6, C1, C4, C8, E4.
+ *
+ *     a block:   IN_FLIGHT --bytes, checksum--> COMMITTED --grant--> GRANTED --+
+ *                    |                              |                 ^  |    |
+ *                    +---------- given up ----------+-- EXISTS, STALE |  |    | drop, eviction, flush
+ *                                                   v                 |  v    v
+ *                                                 freed <--- last pin -- DOOMED
+ *
+ * Invariants
+ *   N1  Bytes are served only of a GRANTED block, by its grant, inside the serving lease, of
+ *       the tenant's current flush epoch.
+ *   N2  Memory of a block is reused only when no reader's reply, pin or borrow of it is left.
+ *   N3  A put is answered OK only after its grant has arrived from the directory with which the
+ *       node is registered.
+ *   N4  used = live + in flight + ungranted + quarantined, from the allocator.
+ *   N5  What was published leaves only through a withdrawal on the same stream.
+ *
+ * Threads   The thread of its net's loop; the heartbeat runs on the heart's (which may be another
+ *           thread and is one in a real process), and shares only atomics and mail with it.
+ * Memory    The node owns its pool and tables.
+ * Time      The loop's clock.
+ */
+#ifndef YB_NODE_NODE_H
+#define YB_NODE_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/address.h"
+#include "net/net.h"
+#include "yuebing/status.h"
+#include "yuebing/types.h"
+
+struct yb_node;
+struct yb_transfer;
+
+struct yb_node_options {
+    const char *name;                 /* What people call it; at most 63 characters. */
+    struct yb_address_list directory; /* Where the directory serves. */
+    const char *address;              /* What is told to others: where its net's server listens. */
+    const char *rack;                 /* NULL or "": not known. */
+    const char *zone;
+    struct yb_id host;   /* Boot id of the machine; none: not known. */
+    uint64_t pool_bytes; /* Memory for blocks. */
+    void *pool_memory;   /* Use this (the simulation's); NULL: shared memory of its own. */
+    bool huge_pages;
+    uint32_t numa_node;          /* YB_SHARED_NUMA_ANY: none. */
+    const char *policy;          /* Eviction: "lru", "lfu" or "s3fifo"; NULL: s3fifo. */
+    uint32_t blocks_max;         /* 0: one for each 4 KiB of the pool, at most 16 Mi. */
+    uint32_t high_permille;      /* Evict above this use ... 0: 950 ... */
+    uint32_t low_permille;       /* ... down to this. 0: 900. */
+    uint32_t ungranted_permille; /* 0: 250. */
+    uint32_t pinned_permille;    /* Of the pool, for all pins of one client; 0: 250. */
+    uint32_t pin_max_ms;         /* Longest pin; 0: 5000. */
+    /* The engine through which puts are pulled and pins are read; its region of the pool is
+     * registered by the node. NULL: bytes come and go in frames only. */
+    struct yb_transfer *engine;
+    struct yb_stats *stats; /* As for a net; may be NULL. */
+    struct yb_log *log;
+    yb_span_random_fn *random;
+    void *random_context;
+};
+
+/* Allocate the pool and the tables. Otherwise `why_out` gets a sentence with the remedy. Fails with
+ * INVALID (an option), NO_MEMORY or UNSUPPORTED. */
+YB_CHECKED enum yb_status yb_node_create(const struct yb_node_options *options,
+                                         struct yb_node **node_out, char *why_out,
+                                         size_t why_bytes);
+
+/* What to put into the options of its net. Borrowed for the node's life. */
+const struct yb_service *yb_node_service(struct yb_node *node);
+
+/* Begin: register, and again whenever that is lost. `heart` carries the heartbeats: the net of
+ * another worker, or `net` itself. */
+YB_CHECKED enum yb_status yb_node_start(struct yb_node *node, struct yb_net *net,
+                                        struct yb_net *heart);
+
+/* End timers and calls; requests that wait are answered CLOSED. Later yb_node_idle() is true. To
+ * be called on the loop's thread; the heart's part ends by mail. */
+void yb_node_stop(struct yb_node *node);
+bool yb_node_idle(const struct yb_node *node);
+
+/* Consume the stopped, idle node and set *node to NULL. */
+void yb_node_destroy(struct yb_node **node);
+
+/* How it stands, for metrics, `node check` and tests. */
+struct yb_node_info {
+    uint64_t incarnation; /* 0: not registered. */
+    uint64_t epoch;
+    uint64_t lease_until_ns; /* On the loop's clock; 0: none. */
+    uint16_t slot;
+    uint8_t state; /* enum yb_wire_slot_state, as the directory told. */
+    uint64_t capacity;
+    uint64_t live;
+    uint64_t in_flight;
+    uint64_t ungranted;
+    uint64_t quarantined;
+    uint64_t blocks;
+    uint64_t evicted;
+};
+void yb_node_info(struct yb_node *node, struct yb_node_info *info_out);
+
+/* Recompute every number from the blocks and compare; `why_out` says what differs. */
+bool yb_node_check(struct yb_node *node, char *why_out, size_t why_bytes);
+
+/* Visit every block that the node would serve now, for the checks of the simulation. */
+struct yb_node_block_view {
+    struct yb_id hash;
+    uint64_t grant;
+    uint64_t flush;
+    const char *tenant;
+    const void *bytes;
+    uint64_t size;
+};
+void yb_node_visit(struct yb_node *node,
+                   void (*visit)(void *context, const struct yb_node_block_view *block),
+                   void *context);
+
+#endif /* YB_NODE_NODE_H */
