@@ -164,6 +164,22 @@ def _():
             source.do("check", "y", 8, 0, length)
 
 
+@case("all connections are cut in the middle of a batch by shared memory")
+def _():
+    with Duo(BOTH) as duo:
+        for number in range(2 * ROUNDS):
+            for op in ("read", "write"):
+                until(lambda: duo.source.ask(duo.peer).shm, "shared memory is there")
+                duo.begin(op)
+                duo.source.stop()
+                for one in sockets(duo.source.pid, socket.AF_INET, socket.SOCK_STREAM):
+                    one.shutdown(socket.SHUT_RDWR)
+                    one.close()
+                duo.source.go_on()
+                duo.end()
+                expect(duo.ways.shm > 0, f"round {number}: {duo.ways}")
+
+
 @case("one of four connections is cut in the middle of a batch")
 def _():
     def attempt(op, number):

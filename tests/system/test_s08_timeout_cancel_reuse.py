@@ -91,11 +91,17 @@ def _():
         rounds(50)
         source.do("drain", peer, 5000)
         descriptors, memory = source.descriptors(), source.rss()
+        theirs = target.descriptors(), target.rss()
         rounds(ROUNDS)
         source.do("drain", peer, 10000)
         until(lambda: source.descriptors() <= descriptors + 4, "descriptors are given back")
         grown = source.rss() - memory
         expect(grown < (8 << 20) * SLOWER, f"{grown} bytes more")
+        until(lambda: target.descriptors() <= theirs[0] + 4, "the target gives descriptors back")
+        grown = target.rss() - theirs[1]
+        expect(grown < (8 << 20) * SLOWER, f"{grown} bytes more at the target")
+        for name in ("tcp",) if ONLY_TCP else ("tcp", "shm"):
+            expect(source.path(peer, name)["flying"] == 0, f"something flies over {name}")
         target.do("fill", "x", 4, 0, length)
         expect(source.run(peer, "read", "y", length, region).status == "OK", "afterwards")
         source.do("check", "y", 4, 0, length)
