@@ -60,6 +60,12 @@ struct yb_region_table {
     uint64_t generation; /* Of the table: counts changes. */
 };
 
+static uint64_t
+first_generation(uint64_t random)
+{
+    return (random >> (64 - GENERATION_FIRST_BITS)) + 1;
+}
+
 enum yb_status
 yb_region_table_create(uint32_t regions_max, struct yb_region_table **table_out)
 {
@@ -87,7 +93,7 @@ yb_region_table_create(uint32_t regions_max, struct yb_region_table **table_out)
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != (ssize_t)sizeof(random)) {
         random = yb_clock_wall(yb_clock_system());
     }
-    table->first_generation = (random >> (64 - GENERATION_FIRST_BITS)) + 1;
+    table->first_generation = first_generation(random);
     table->regions_max = regions_max;
     table->free_head = SLOT_NONE;
     yb_lock_init(&table->lock, YB_LOCK_REGION);
@@ -103,6 +109,14 @@ err_free_arrays:
     free(table->slots);
     free(table);
     return YB_NO_MEMORY;
+}
+
+void
+yb_region_table_seed(struct yb_region_table *table, uint64_t random)
+{
+    YB_ASSERT_OBJ(table, REGION_TABLE_MAGIC);
+    YB_ASSERT(table->slots_used == 0);
+    table->first_generation = first_generation(random);
 }
 
 void

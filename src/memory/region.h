@@ -84,6 +84,9 @@ struct yb_region_range {
 /* Fails with INVALID (regions_max is 0 or above YB_REGIONS_MAX) or NO_MEMORY. */
 YB_CHECKED enum yb_status yb_region_table_create(uint32_t regions_max,
                                                  struct yb_region_table **table_out);
+/* Draw the first generation (R3) from `random` instead of the system's, so that a simulation
+ * repeats itself. Before the first register. */
+void yb_region_table_seed(struct yb_region_table *table, uint64_t random);
 /* Consume the table and set it to NULL; nothing may be pinned. */
 void yb_region_table_destroy(struct yb_region_table **table);
 

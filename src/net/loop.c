@@ -267,6 +267,16 @@ wait_for_work(struct yb_loop *loop, uint64_t timeout_ns)
     }
 }
 
+/* A simulated io never blocks: the loop sleeps while it is not turned, and mail that comes then
+ * must be a reason to turn it. */
+static void
+sleep_between_turns(struct yb_loop *loop)
+{
+    if (!loop->owns_io && !yb_mailbox_sleep_prepare(&loop->mailbox)) {
+        yb_io_wake(loop->io);
+    }
+}
+
 void
 yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
 {
@@ -279,6 +289,7 @@ yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
     loop->counters.turns++;
     loop->now_known = false;
     now_ns = yb_loop_now(loop);
+    yb_mailbox_sleep_finish(&loop->mailbox);
     fired = yb_timer_wheel_advance(&loop->timers, now_ns);
     mails = yb_mailbox_run(&loop->mailbox, MAIL_BUDGET);
     run_tasks(loop);
@@ -295,9 +306,10 @@ yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
     }
     if (wait_max_ns == 0) {
         (void)poll_io(loop, 0);
-        return;
+    } else {
+        wait_for_work(loop, wait_max_ns);
     }
-    wait_for_work(loop, wait_max_ns);
+    sleep_between_turns(loop);
 }
 
 void

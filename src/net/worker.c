@@ -15,6 +15,7 @@
 struct yb_worker {
     uint32_t magic;
     struct yb_worker_options options;
+    bool driven; /* By the thread that calls, instead of its own. */
     pthread_t thread;
     sem_t ready;
     sem_t leave;           /* Posted when nobody outside touches the loop any more. */
@@ -47,6 +48,13 @@ start(struct yb_worker *worker)
     return status;
 }
 
+static void
+finish(struct yb_worker *worker)
+{
+    yb_net_destroy(&worker->net);
+    yb_loop_destroy(&worker->loop);
+}
+
 static void *
 worker_main(void *arg)
 {
@@ -64,9 +72,15 @@ worker_main(void *arg)
         yb_net_shut(worker->net); /* One more may have come by mail. */
     }
     wait_for(&worker->leave); /* Whoever stopped the loop may still be waking it. */
-    yb_net_destroy(&worker->net);
-    yb_loop_destroy(&worker->loop);
+    finish(worker);
     return NULL;
+}
+
+/* Whether the caller is on the worker's thread. */
+static bool
+is_inside(const struct yb_worker *worker)
+{
+    return !worker->driven && pthread_equal(pthread_self(), worker->thread);
 }
 
 static void
@@ -78,13 +92,25 @@ free_worker(struct yb_worker *worker)
     free(worker);
 }
 
+static enum yb_status
+start_thread(struct yb_worker *worker)
+{
+    if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+        return YB_NO_MEMORY;
+    }
+    wait_for(&worker->ready);
+    if (worker->status != YB_OK) {
+        YB_ASSERT(pthread_join(worker->thread, NULL) == 0);
+    }
+    return worker->status;
+}
+
 enum yb_status
 yb_worker_create(const struct yb_worker_options *options, struct yb_worker **worker_out)
 {
     struct yb_worker *worker = calloc(1, sizeof(*worker));
     enum yb_status status;
 
-    YB_ASSERT(options->loop.io == NULL);
     if (worker == NULL) {
         return YB_NO_MEMORY;
     }
@@ -92,14 +118,9 @@ yb_worker_create(const struct yb_worker_options *options, struct yb_worker **wor
     worker->options = *options;
     YB_ASSERT(sem_init(&worker->ready, 0, 0) == 0);
     YB_ASSERT(sem_init(&worker->leave, 0, 0) == 0);
-    if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
-        free_worker(worker);
-        return YB_NO_MEMORY;
-    }
-    wait_for(&worker->ready);
-    status = worker->status;
+    worker->driven = options->loop.io != NULL;
+    status = worker->driven ? start(worker) : start_thread(worker);
     if (status != YB_OK) {
-        YB_ASSERT(pthread_join(worker->thread, NULL) == 0);
         free_worker(worker);
         return status;
     }
@@ -129,12 +150,17 @@ yb_worker_run(struct yb_worker *worker, void (*run)(void *context), void *contex
     struct order order = {.run = run, .context = context};
 
     YB_ASSERT_OBJ(worker, WORKER_MAGIC);
-    YB_ASSERT(!pthread_equal(pthread_self(), worker->thread));
+    YB_ASSERT(!is_inside(worker));
     YB_ASSERT(sem_init(&order.done, 0, 0) == 0);
     yb_mail_init(&order.mail, run_order);
     /* Its room is the caller, who waits: there are no more of these than threads. */
     yb_mailbox_post_reply(yb_loop_mailbox(worker->loop), &order.mail);
-    wait_for(&order.done);
+    while (worker->driven && sem_trywait(&order.done) != 0) {
+        yb_loop_turn(worker->loop, 0);
+    }
+    if (!worker->driven) {
+        wait_for(&order.done);
+    }
     (void)sem_destroy(&order.done);
 }
 
@@ -144,8 +170,13 @@ yb_worker_destroy(struct yb_worker **worker_ref)
     struct yb_worker *worker = *worker_ref;
 
     YB_ASSERT_OBJ(worker, WORKER_MAGIC);
-    YB_ASSERT(!pthread_equal(pthread_self(), worker->thread));
+    YB_ASSERT(!is_inside(worker));
     *worker_ref = NULL;
+    if (worker->driven) {
+        finish(worker);
+        free_worker(worker);
+        return;
+    }
     yb_loop_stop(worker->loop);
     (void)sem_post(&worker->leave);
     YB_ASSERT(pthread_join(worker->thread, NULL) == 0);

@@ -5,6 +5,10 @@
  * What a worker owns is made on its thread and used there only. Others send it
  * mail (yb_worker_loop, mailbox.h), or have it run an order and wait for that.
  *
+ * Driven    Given an io, a worker has no thread: that of its creator is the worker's and
+ *           turns its loop, and so does an order until it was carried out. A simulation
+ *           holds many workers in one thread this way.
+ *
  * Threads   create, run and destroy: any thread that is not a worker's; a worker that
  *           waited for another could wait for itself.
  * Memory    The worker owns its loop and net; what the options name is borrowed.
@@ -19,7 +23,7 @@
 struct yb_worker;
 
 struct yb_worker_options {
-    struct yb_loop_options loop; /* Its `io` must be NULL. */
+    struct yb_loop_options loop; /* With an `io` the worker is driven. */
     struct yb_net_options net;   /* Its `loop` is filled in by the worker. */
 };
 
@@ -32,7 +36,7 @@ YB_CHECKED enum yb_status yb_worker_create(const struct yb_worker_options *optio
 void yb_worker_run(struct yb_worker *worker, void (*order)(void *context), void *context);
 
 /* Abort the worker's connections, wait until they are gone, end the thread, and set *worker to
- * NULL. Peers, servers and timers on it must be gone before. */
+ * NULL. Peers, servers and timers on it must be gone before, and a driven worker's connections. */
 void yb_worker_destroy(struct yb_worker **worker);
 
 struct yb_loop *yb_worker_loop(struct yb_worker *worker);

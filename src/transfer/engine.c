@@ -97,7 +97,7 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
         }
     }
     engine->self = (struct yb_hello_self){
-        .incarnation = yb_clock_wall(yb_clock_system()),
+        .incarnation = yb_clock_wall(engine->ground.clock),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
         .role = role,
@@ -111,14 +111,16 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
         .software = "yuebing " YB_VERSION_STRING,
         .port_name = "Yuebing's transfer engine",
     };
-    yb_net_random_system(NULL, engine->self.identity.bytes, sizeof(engine->self.identity.bytes));
+    engine->ground.random(engine->ground.random_context, engine->self.identity.bytes,
+                          sizeof(engine->self.identity.bytes));
     return YB_OK;
 }
 
 static enum yb_status
 make_tls(struct yb_transfer *engine, char *message, size_t bytes)
 {
-    struct yb_tls_options options = {.server = true, .wall_ns = yb_clock_wall(yb_clock_system())};
+    struct yb_tls_options options = {.server = true,
+                                     .wall_ns = yb_clock_wall(engine->ground.clock)};
     enum yb_status status;
 
     if (!engine->options.tls) {
@@ -154,6 +156,12 @@ make_parts(struct yb_transfer *engine)
     }
     if (status == YB_OK) {
         status = yb_region_table_create(engine->options.regions_max, &engine->regions);
+    }
+    if (status == YB_OK && engine->ground.ios != NULL) {
+        uint64_t random;
+
+        engine->ground.random(engine->ground.random_context, &random, sizeof(random));
+        yb_region_table_seed(engine->regions, random);
     }
     if (status == YB_OK && (engine->options.paths & YB_TRANSFER_PATH_SHM) != 0) {
         status = yb_shm_host_create(engine->regions, &engine->shm);
@@ -227,7 +235,7 @@ static enum yb_status
 start_workers(struct yb_transfer *engine)
 {
     struct yb_worker_options options = {
-        .loop = {.backend = "auto", .clock = yb_clock_system(), .spin_us = 50},
+        .loop = {.backend = "auto", .clock = engine->ground.clock, .spin_us = 50},
         .net =
             {
                 .self = &engine->self,
@@ -238,7 +246,8 @@ start_workers(struct yb_transfer *engine)
                 .replay = engine->replay,
                 .stats = engine->stats,
                 .spans = engine->spans,
-                .random = yb_net_random_system,
+                .random = engine->ground.random,
+                .random_context = engine->ground.random_context,
             },
     };
     enum yb_status status = YB_OK;
@@ -250,6 +259,10 @@ start_workers(struct yb_transfer *engine)
 
         worker->engine = engine;
         worker->index = i;
+        if (engine->ground.ios != NULL) {
+            options.loop.io = engine->ground.ios[i];
+            options.loop.spin_us = 0;
+        }
         status = yb_worker_create(&options, &worker->worker);
         if (status == YB_OK) {
             worker->loop = yb_worker_loop(worker->worker);
@@ -334,9 +347,40 @@ listen_on(struct yb_transfer *engine, char *message, size_t bytes)
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
+uint64_t
+yb_transfer_now(const struct yb_transfer *engine)
+{
+    return yb_clock_now(engine->ground.clock);
+}
+
+void
+yb_transfer_wait_locked(struct yb_transfer *engine, uint64_t step_ns)
+{
+    if (engine->ground.wait == NULL) {
+        (void)yb_lock_wait(&engine->lock, &engine->changed, step_ns);
+        return;
+    }
+    yb_lock_release(&engine->lock);
+    engine->ground.wait(engine->ground.driver);
+    yb_lock_acquire(&engine->lock);
+}
+
 enum yb_status
 yb_transfer_create(const struct yb_transfer_options *options, struct yb_transfer **engine_out,
                    char *message_out, size_t message_bytes)
+{
+    const struct yb_transfer_ground machine = {
+        .clock = yb_clock_system(),
+        .random = yb_net_random_system,
+    };
+
+    return yb_transfer_create_on(&machine, options, engine_out, message_out, message_bytes);
+}
+
+enum yb_status
+yb_transfer_create_on(const struct yb_transfer_ground *ground,
+                      const struct yb_transfer_options *options, struct yb_transfer **engine_out,
+                      char *message_out, size_t message_bytes)
 {
     char unused[1];
     char *message = message_out != NULL ? message_out : unused;
@@ -348,6 +392,7 @@ yb_transfer_create(const struct yb_transfer_options *options, struct yb_transfer
         return YB_NO_MEMORY;
     }
     engine->magic = YB_TRANSFER_MAGIC;
+    engine->ground = *ground;
     yb_lock_init(&engine->lock, YB_LOCK_ENGINE);
     yb_lock_cond_init(&engine->changed);
     yb_transfer_service_init(engine);
@@ -407,7 +452,7 @@ quiet_workers(struct yb_transfer *engine)
             break;
         }
         yb_lock_acquire(&engine->lock); /* A reset takes the loops some turns. */
-        (void)yb_lock_wait(&engine->lock, &engine->changed, QUIET_LOOK_NS);
+        yb_transfer_wait_locked(engine, QUIET_LOOK_NS);
         yb_lock_release(&engine->lock);
     }
     if (engine->server != NULL) {

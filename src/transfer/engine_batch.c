@@ -17,12 +17,6 @@
 /* A waiter looks again after this long even if nobody wakes it. */
 #define WAIT_STEP_NS YB_NS_PER_S
 
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
 static yb_transfer_batch
 handle_of(const struct yb_batch *batch)
 {
@@ -245,7 +239,7 @@ fill_batch(struct yb_batch *batch, const struct yb_transfer_item *items, uint32_
         memcpy(batch->notify, options->notify, options->notify_bytes);
         batch->options.notify = batch->notify;
     }
-    batch->began_ns = now_ns();
+    batch->began_ns = yb_transfer_now(batch->engine);
     batch->deadline_ns = yb_deadline_after(batch->began_ns, options->timeout_ns);
     batch->cursor = (struct yb_plan_cursor){0};
     batch->planned = NULL;
@@ -377,7 +371,7 @@ yb_transfer_poll(struct yb_transfer *engine, yb_transfer_batch handle,
             .failed = atomic_load(&batch->failed),
             .in_doubt = ended && batch->in_doubt,
             .bytes = atomic_load(&batch->bytes),
-            .took_ns = ended ? batch->took_ns : now_ns() - batch->began_ns,
+            .took_ns = ended ? batch->took_ns : yb_transfer_now(engine) - batch->began_ns,
         };
         for (uint32_t i = 0; items_out != NULL && i < items_room && i < batch->count; i++) {
             read_item(&batch->states[i], &items_out[i]);
@@ -390,14 +384,14 @@ yb_transfer_poll(struct yb_transfer *engine, yb_transfer_batch handle,
 enum yb_status
 yb_transfer_wait(struct yb_transfer *engine, yb_transfer_batch handle, uint64_t timeout_ns)
 {
-    uint64_t deadline_ns = yb_deadline_after(now_ns(), timeout_ns);
+    uint64_t deadline_ns = yb_deadline_after(yb_transfer_now(engine), timeout_ns);
     enum yb_status status = YB_OK;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     yb_lock_acquire(&engine->lock);
     for (;;) {
         struct yb_batch *batch = find_locked(engine, handle);
-        uint64_t now = now_ns();
+        uint64_t now = yb_transfer_now(engine);
         uint64_t step;
 
         if (batch == NULL) {
@@ -412,7 +406,7 @@ yb_transfer_wait(struct yb_transfer *engine, yb_transfer_batch handle, uint64_t 
             break;
         }
         step = deadline_ns - now < WAIT_STEP_NS ? deadline_ns - now : WAIT_STEP_NS;
-        (void)yb_lock_wait(&engine->lock, &engine->changed, step);
+        yb_transfer_wait_locked(engine, step);
     }
     yb_lock_release(&engine->lock);
     return status;

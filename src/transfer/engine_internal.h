@@ -46,6 +46,16 @@
 struct yb_shm_host;
 struct yb_inbound; /* A request of a peer that is being carried out: service.c. */
 
+/* What an engine stands on: time, chance, and who turns its workers' loops. */
+struct yb_transfer_ground {
+    const struct yb_clock *clock;
+    yb_span_random_fn *random;
+    void *random_context;
+    struct yb_io *const *ios;   /* One for each worker, driven by the caller; NULL: threads. */
+    void (*wait)(void *driver); /* With ios: let something happen, in place of sleeping. */
+    void *driver;
+};
+
 /* What a worker of the engine has beside its loop and net. */
 struct yb_transfer_worker {
     struct yb_transfer *engine;
@@ -80,6 +90,7 @@ struct yb_peer_slot {
 struct yb_transfer {
     uint32_t magic;
     struct yb_transfer_options options; /* Texts are not kept. */
+    struct yb_transfer_ground ground;
     char tenant[YB_AUTH_TENANT_MAX + 1];
     struct yb_auth *auth;
     struct yb_tls_context *tls_server;
@@ -114,6 +125,21 @@ struct yb_transfer {
     uint32_t notification_head;
     uint32_t notification_count;
 };
+
+/* ---- engine.c ---- */
+
+/* yb_transfer_create(), with other ground than the machine's: a simulated host, where everything
+ * happens in the thread of its driver. Paths that need the machine (shm) must be switched off. What
+ * `ground` names is borrowed for the engine's life. */
+YB_CHECKED enum yb_status yb_transfer_create_on(const struct yb_transfer_ground *ground,
+                                                const struct yb_transfer_options *options,
+                                                struct yb_transfer **engine_out, char *message_out,
+                                                size_t message_bytes);
+
+uint64_t yb_transfer_now(const struct yb_transfer *engine);
+
+/* Give the lock up until something may have changed, for at most `step_ns`. */
+void yb_transfer_wait_locked(struct yb_transfer *engine, uint64_t step_ns);
 
 /* ---- engine_memory.c ---- */
 

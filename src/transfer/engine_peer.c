@@ -39,12 +39,6 @@ struct question {
     struct yb_timer timer;
 };
 
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
 static void
 answer(struct question *question, enum yb_status status)
 {
@@ -67,7 +61,7 @@ ask(struct question *question, void (*run)(struct yb_mail *mail))
     yb_mailbox_post_reply(yb_loop_mailbox(question->worker->loop), &question->mail);
     yb_lock_acquire(&engine->lock);
     while (!question->answered) {
-        (void)yb_lock_wait(&engine->lock, &engine->changed, WAIT_STEP_NS);
+        yb_transfer_wait_locked(engine, WAIT_STEP_NS);
     }
     yb_lock_release(&engine->lock);
     return question->status;
@@ -332,7 +326,7 @@ yb_transfer_ask(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t time
 {
     struct question question = {
         .engine = engine,
-        .deadline_ns = yb_deadline_after(now_ns(), timeout_ns),
+        .deadline_ns = yb_deadline_after(yb_transfer_now(engine), timeout_ns),
         .probe = probe_out,
     };
 
@@ -366,7 +360,7 @@ yb_transfer_drain(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t ti
 {
     struct question question = {
         .engine = engine,
-        .deadline_ns = yb_deadline_after(now_ns(), timeout_ns),
+        .deadline_ns = yb_deadline_after(yb_transfer_now(engine), timeout_ns),
     };
     enum yb_status status;
     uint64_t ended_as;
@@ -419,7 +413,7 @@ run_fence(struct yb_mail *mail)
 enum yb_status
 yb_transfer_fence(struct yb_transfer *engine, struct yb_id identity, uint64_t timeout_ns)
 {
-    uint64_t deadline_ns = yb_deadline_after(now_ns(), timeout_ns);
+    uint64_t deadline_ns = yb_deadline_after(yb_transfer_now(engine), timeout_ns);
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     for (uint32_t i = 0; i < engine->worker_count; i++) {
@@ -492,6 +486,11 @@ refused_json(const struct report *report)
         if (report->refused[i] > 0) {
             (void)json_object_set_new(refused, yb_status_name((enum yb_status) - (int32_t)i),
                                       json_integer((json_int_t)report->refused[i]));
+        }
+    }
+    return refused;
+}
+
 static json_t *
 device_json(const struct yb_memory_counts *counts)
 {
@@ -499,11 +498,6 @@ device_json(const struct yb_memory_counts *counts)
                      "page_locks_failed", (json_int_t)counts->page_locks_failed, "copies",
                      (json_int_t)counts->copies, "copied_bytes", (json_int_t)counts->copied_bytes,
                      "failures", (json_int_t)counts->failures);
-}
-
-        }
-    }
-    return refused;
 }
 
 /* Consume a document and hand its text out. */

@@ -581,7 +581,7 @@ conclude_batch(struct yb_batch *batch)
     yb_loop_disarm(remote->worker->loop, &batch->timer);
     unlink_batch(batch);
     /* Not the loop's time, which may be that of before the submit. */
-    batch->took_ns = yb_clock_now(yb_clock_system()) - batch->began_ns;
+    batch->took_ns = yb_transfer_now(remote->engine) - batch->began_ns;
     yb_transfer_batch_ended(batch);
     yb_remote_check_gone(remote);
 }
