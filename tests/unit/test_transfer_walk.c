@@ -339,9 +339,9 @@ late_open(struct late *late)
 
 /* Wait until bytes of the first attempt are on their way. */
 static void
-late_wait_kept(struct late *late)
+late_wait_kept(struct late *late, uint64_t bytes)
 {
-    while (relay_kept(late->relay) < 100000) {
+    while (relay_kept(late->relay) < bytes) {
         pause_ms(1);
     }
 }
@@ -365,7 +365,7 @@ test_transfer_walk__late_bytes_of_a_first_attempt_never_land(void **state)
         late_open(&late);
         relay_hold(late.relay, true, false);
         batch = late_write(&late, 2 * round + 2, kind == 1 ? 20 * MS_NS : PATIENCE_NS);
-        late_wait_kept(&late);
+        late_wait_kept(&late, 100000);
         if (kind == 2) { /* The bytes reach a target that reads nothing. */
             stall = stall_begin(late.duo.there, late.back);
             relay_hold(late.relay, false, true);
@@ -394,6 +394,93 @@ test_transfer_walk__late_bytes_of_a_first_attempt_never_land(void **state)
         assert_int_equal(yb_transfer_drain(late.duo.here, late.duo.peer, PATIENCE_NS), YB_OK);
         expect_pattern(late.remote.bytes, late.remote.length, 2 * round + 3);
     }
+    late_fini(&late);
+}
+
+/* Wait until bytes go by shared memory, and all that they need for it stands. */
+static void
+late_await_shm(struct late *late)
+{
+    struct yb_transfer_item_status item = {.path = 0};
+    struct yb_transfer_probe probe;
+
+    while (item.path != YB_TRANSFER_PATH_SHM) {
+        assert_int_equal(yb_transfer_ask(late->duo.here, late->duo.peer, PATIENCE_NS, &probe),
+                         YB_OK);
+        assert_int_equal(duo_end(late->duo.here, late_write(late, 1, PATIENCE_NS), &item, 1).status,
+                         YB_OK);
+    }
+}
+
+/* The first attempt is a question to the target to copy (a pull): it is kept in the relay, or by a
+ * target that stands still, and comes when its slice has gone another way or was given up. Returns
+ * whether the last slice went over TCP in the end. */
+static bool
+late_pull(struct late *late, uint32_t kind, uint64_t seed)
+{
+    struct yb_transfer_item_status item;
+    struct yb_transfer_batch_status end;
+    struct stall *stall = NULL;
+    yb_transfer_batch batch;
+
+    if (kind == 2) {
+        stall = stall_begin(late->duo.there, late->back);
+    } else {
+        relay_hold(late->relay, true, false);
+    }
+    batch = late_write(late, seed, kind == 1 ? 20 * MS_NS : PATIENCE_NS);
+    if (kind == 2) {
+        pause_ms(2); /* Nothing tells that a target which stands still has bytes to read. */
+    } else {
+        late_wait_kept(late, 200); /* A pull is longer than anything else. */
+    }
+    if (kind == 1) { /* Out of time, in doubt, drained over new connections. */
+        end = duo_end(late->duo.here, batch, NULL, 0);
+        assert_int_equal(end.status, YB_TIMED_OUT);
+        relay_cut_near(late->relay);
+        assert_int_equal(yb_transfer_drain(late->duo.here, late->duo.peer, PATIENCE_NS), YB_OK);
+        return false;
+    }
+    duo_cut_shm();
+    if (stall != NULL) {
+        stall_end(&stall);
+    } else {
+        relay_cut_near(late->relay);
+    }
+    end = duo_end(late->duo.here, batch, &item, 1);
+    assert_int_equal(end.status, YB_OK);
+    expect_pattern(late->remote.bytes, late->remote.length, seed);
+    return item.path == YB_TRANSFER_PATH_TCP;
+}
+
+static void
+test_transfer_walk__late_pulls_never_land_after_another_way(void **state)
+{
+    uint32_t rounds = unit_long() ? 1000 : 50;
+    uint32_t switched = 0; /* Slices that were not sent yet may find shared memory up again. */
+    struct late late;
+
+    (void)state;
+    if ((duo_paths & YB_TRANSFER_PATH_SHM) == 0) {
+        skip();
+    }
+    late_init(&late);
+    for (uint32_t round = 0; round < rounds; round++) {
+        yb_transfer_batch batch;
+
+        late_open(&late);
+        late_await_shm(&late);
+        switched += late_pull(&late, round % 3, 2 * round + 2);
+        batch = late_write(&late, 2 * round + 3, PATIENCE_NS);
+        assert_int_equal(duo_end(late.duo.here, batch, NULL, 0).status, YB_OK);
+        expect_pattern(late.remote.bytes, late.remote.length, 2 * round + 3);
+        memset(late.local.bytes, 0x3c, late.local.length); /* What a late pull would copy. */
+        relay_release(late.relay);                         /* Now the late pulls come. */
+        pause_ms(2);
+        assert_int_equal(yb_transfer_drain(late.duo.here, late.duo.peer, PATIENCE_NS), YB_OK);
+        expect_pattern(late.remote.bytes, late.remote.length, 2 * round + 3);
+    }
+    assert_true(switched > 0);
     late_fini(&late);
 }
 
@@ -448,6 +535,7 @@ main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_walk__every_outcome_is_true_whatever_happens),
         cmocka_unit_test(test_transfer_walk__late_bytes_of_a_first_attempt_never_land),
+        cmocka_unit_test(test_transfer_walk__late_pulls_never_land_after_another_way),
         cmocka_unit_test(test_transfer_walk__timeouts_and_cancels_without_end_leave_nothing_behind),
     };
 

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 #define GUARD_BYTES 256u
 #define GUARD_VALUE 0xa5
@@ -223,6 +225,30 @@ duo_run(const struct duo *duo, const struct yb_transfer_item *items, uint32_t co
         const struct yb_transfer_batch_options *options, struct yb_transfer_item_status *statuses)
 {
     return duo_end(duo->here, duo_submit(duo, items, count, options), statuses, count);
+}
+
+/* Return one of SOL_SOCKET's numbers, -1 if there is no such socket. */
+static int
+socket_option(int fd, int option)
+{
+    int value = -1;
+    socklen_t length = sizeof(value);
+
+    return getsockopt(fd, SOL_SOCKET, option, &value, &length) == 0 ? value : -1;
+}
+
+void
+duo_cut_shm(void)
+{
+    struct rlimit files;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    for (int fd = 0; fd < (int)files.rlim_cur && fd < 1024; fd++) {
+        if (socket_option(fd, SO_DOMAIN) == AF_UNIX &&
+            socket_option(fd, SO_TYPE) == SOCK_SEQPACKET && socket_option(fd, SO_ACCEPTCONN) == 0) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
+    }
 }
 
 /* ---- holding an engine up --------------------------------------------------------------- */
