@@ -21,6 +21,9 @@
  *     in_doubt      no answer; the bytes may have landed, or may still land in the
  *     == true       *remote* memory until yb_transfer_drain() says OK here or
  *                   yb_transfer_fence() has returned there. Local memory is quiet.
+ *     BUSY          not applied, quiet at the remote end; but a device's driver did not end
+ *                   its copy in time and may still touch *local* memory, until
+ *                   yb_transfer_drain() says OK here. That memory stays registered.
  *     anything      not applied, or applied in part by a write that failed; quiet at
  *     else          both ends: nothing of it moves any more
  *
@@ -28,8 +31,9 @@
  *   T1  At any time at most one attempt may be able to write a destination; an item
  *       goes another way only after the way before is closed at its target.
  *   T2  When a batch has ended, no local memory of it is written any more, nor read by
- *       this process. A target on the same host that was stopped in the middle of its copy
- *       may still read it when it goes on; what it reads then it throws away.
+ *       this process, but for items that are BUSY. A target on the same host that was
+ *       stopped in the middle of its copy may still read it when it goes on; what it
+ *       reads then it throws away.
  *   T3  A region is never unmapped, nor unregistered, under a transfer: unregister
  *       says BUSY, or waits.
  *   T4  One bad item fails alone.
@@ -97,7 +101,8 @@ YB_API YB_CHECKED enum yb_status yb_transfer_create(const struct yb_transfer_opt
                                                     char *message_out, size_t message_bytes);
 
 /* End all batches (CANCELLED or in doubt), close everything and set *engine to NULL. Memory that
- * was registered is the caller's again when it returns. Takes at most some seconds. */
+ * was registered is the caller's again when it returns. Takes at most some seconds; longer only
+ * while a device's driver does not end a copy. */
 YB_API void yb_transfer_destroy(struct yb_transfer **engine);
 
 /* Write the address to give to peers, such as "127.0.0.1:40123"; TOO_SMALL needs more room. */
@@ -178,8 +183,9 @@ YB_API YB_CHECKED enum yb_status yb_transfer_ask(struct yb_transfer *engine, yb_
                                                  uint64_t timeout_ns,
                                                  struct yb_transfer_probe *probe_out);
 
-/* Make sure that nothing which this engine ever sent to `peer` can still land there, and clear
- * the doubt of its batches. Waits at most `timeout_ns`; TIMED_OUT and the like leave the doubt. */
+/* Make sure that nothing which this engine ever sent to `peer` can still land there, and that no
+ * driver touches local memory of items that were BUSY, and clear the doubt of its batches. Waits
+ * at most `timeout_ns`; TIMED_OUT and the like leave the doubt. */
 YB_API YB_CHECKED enum yb_status yb_transfer_drain(struct yb_transfer *engine,
                                                    yb_transfer_peer peer, uint64_t timeout_ns);
 

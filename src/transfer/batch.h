@@ -10,7 +10,8 @@
  *   B2  Each item's `left` counts down to zero once: each byte is accounted for as moved
  *       or as failed, by exactly one of plan, slice end and cancel.
  *   B3  A handle holds the slot's generation; after release no handle of the past fits.
- *   B4  Regions that an item's local memory lies in are pinned from submit until ENDED (T3).
+ *   B4  Regions that an item's local memory lies in are pinned from submit until ENDED (T3),
+ *       or, where a slice was parted from it, until that is quiet (G4 of stage.h).
  *
  * Memory    The arrays of a slot are kept for its next batch and grow to the largest that
  *           it has carried: steady traffic allocates nothing.
@@ -24,6 +25,7 @@
 #include "net/timer.h"
 #include "transfer/plan.h"
 
+struct yb_quarantine;
 struct yb_region_range;
 struct yb_remote;
 struct yb_transfer;
@@ -69,12 +71,13 @@ struct yb_batch {
     struct yb_batch *next;
     struct yb_batch *previous;
     struct yb_plan_cursor cursor;
-    struct yb_slice *planned; /* In the queue for the first time; NULL: none. */
-    struct yb_slice *slices;  /* All that are not free. */
-    enum yb_status stopped;   /* Not OK: cancelled, or its time is over. */
-    uint32_t holds;           /* It must not end just now. */
-    bool exhausted;           /* Nothing is left to plan. */
-    bool starved;             /* Waits for a free slice, in the list of its class. */
+    struct yb_slice *planned;         /* In the queue for the first time; NULL: none. */
+    struct yb_slice *slices;          /* All that are not free. */
+    enum yb_status stopped;           /* Not OK: cancelled, or its time is over. */
+    uint32_t holds;                   /* It must not end just now. */
+    struct yb_quarantine *quarantine; /* Of slices that were parted from it; NULL: none were. */
+    bool exhausted;                   /* Nothing is left to plan. */
+    bool starved;                     /* Waits for a free slice, in the list of its class. */
     struct yb_batch *starved_next;
     struct yb_batch *starved_previous;
     bool notifying;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "transfer/engine_internal.h"
+#include "transfer/stage.h"
 
 #define BATCH_MAGIC        0x62617463u
 #define DEFAULT_TIMEOUT_NS (30 * YB_NS_PER_S)
@@ -210,6 +211,9 @@ pin_local(struct yb_batch *batch)
 static void
 unpin_local(struct yb_batch *batch)
 {
+    if (yb_stage_keep_pins(batch)) {
+        return;
+    }
     yb_region_unpin(batch->engine->regions, batch->pins, batch->pin_count);
     batch->pin_count = 0;
 }

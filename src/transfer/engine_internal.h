@@ -66,8 +66,10 @@ struct yb_transfer_worker {
     struct yb_copies copies;
     struct yb_slice *slices; /* Free ones. */
     uint32_t slices_used;
-    uint32_t starved_count; /* Batches of all remotes that wait for a slice. */
-    uint32_t parked_count;  /* Slices of all remotes that wait for staging. */
+    uint32_t starved_count;    /* Batches of all remotes that wait for a slice. */
+    uint32_t parked_count;     /* Slices of all remotes that wait for staging. */
+    uint32_t quarantined;      /* Slices of all remotes that a driver has not ended, */
+    uint64_t quarantined_ever; /* and how many it did not in time. */
     struct yb_inbound *inbound_free;
     struct yb_inbound *inbound;        /* Being carried out. */
     struct yb_inbound *unstaged_first; /* Reads among them that wait for staging. */

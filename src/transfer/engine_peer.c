@@ -438,6 +438,8 @@ struct report {
     struct yb_transfer_worker *worker;
     json_t *peers;
     uint64_t refused[YB_TRANSFER_REFUSALS];
+    uint64_t quarantined;
+    uint64_t quarantined_ever;
 };
 
 static json_t *
@@ -461,6 +463,8 @@ run_report(void *context)
     for (uint32_t i = 0; i < YB_TRANSFER_REFUSALS; i++) {
         report->refused[i] += report->worker->refused[i];
     }
+    report->quarantined += report->worker->quarantined;
+    report->quarantined_ever += report->worker->quarantined_ever;
     for (struct yb_remote *remote = report->worker->remotes; remote != NULL;
          remote = remote->next) {
         char address[YB_ADDRESS_TEXT_BYTES];
@@ -492,12 +496,14 @@ refused_json(const struct report *report)
 }
 
 static json_t *
-device_json(const struct yb_memory_counts *counts)
+device_json(const struct report *report, const struct yb_memory_counts *counts)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "page_locks", (json_int_t)counts->page_locks,
-                     "page_locks_failed", (json_int_t)counts->page_locks_failed, "copies",
-                     (json_int_t)counts->copies, "copied_bytes", (json_int_t)counts->copied_bytes,
-                     "failures", (json_int_t)counts->failures);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "quarantined", (json_int_t)report->quarantined,
+        "quarantined_ever", (json_int_t)report->quarantined_ever, "page_locks",
+        (json_int_t)counts->page_locks, "page_locks_failed", (json_int_t)counts->page_locks_failed,
+        "copies", (json_int_t)counts->copies, "copied_bytes", (json_int_t)counts->copied_bytes,
+        "failures", (json_int_t)counts->failures);
 }
 
 /* Consume a document and hand its text out. */
@@ -527,8 +533,8 @@ yb_transfer_stats(struct yb_transfer *engine, char **text_out)
     }
     copies = yb_memory_counts(engine->memory);
     return text_of(json_pack("{s:o, s:o, s:o, s:o}", "peers", report.peers, "refused",
-                             refused_json(&report), "device", device_json(&copies), "metrics",
-                             yb_stats_json(engine->stats)),
+                             refused_json(&report), "device", device_json(&report, &copies),
+                             "metrics", yb_stats_json(engine->stats)),
                    text_out);
 }
 

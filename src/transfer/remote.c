@@ -15,6 +15,11 @@
 
 #define RETRY_DELAY_NS (2 * YB_NS_PER_MS)
 
+/* How long a batch that was stopped waits for copies of a device's driver (G4 of stage.h): beyond
+ * its deadline, and at most, if it was cancelled long before that. */
+#define DRIVER_PATIENCE_NS (YB_NS_PER_S / 4)
+#define CANCEL_PATIENCE_NS (5 * YB_NS_PER_S)
+
 static const struct yb_plan_limits plan_limits = {
     .bytes_max = YB_SLICE_BYTES,
     .fragments_max = YB_SLICE_FRAGMENTS,
@@ -186,12 +191,10 @@ link_slice(struct yb_batch *batch, struct yb_slice *slice)
     batch->slices = slice;
 }
 
-/* Take a slice out of its batch and give it and its staging back. */
 static void
-free_slice(struct yb_slice *slice)
+unlink_slice(struct yb_slice *slice)
 {
     struct yb_batch *batch = slice->batch;
-    struct yb_remote *remote = batch->remote;
 
     if (slice->previous != NULL) {
         slice->previous->next = slice->next;
@@ -204,8 +207,22 @@ free_slice(struct yb_slice *slice)
     if (batch->planned == slice) {
         batch->planned = NULL;
     }
+    slice->batch = NULL;
+}
+
+void
+yb_remote_give_slice(struct yb_slice *slice)
+{
     yb_stage_give(slice);
-    give_slice(remote, slice);
+    give_slice(slice->remote, slice);
+}
+
+/* Take a slice out of its batch and give it and its staging back. */
+static void
+free_slice(struct yb_slice *slice)
+{
+    unlink_slice(slice);
+    yb_remote_give_slice(slice);
 }
 
 void
@@ -223,6 +240,18 @@ yb_remote_end_slice(struct yb_slice *slice, struct yb_slice_end end, uint32_t pa
         account(batch, fragment->item, fragment->length, own, path_bit);
     }
     free_slice(slice);
+    check_batch(batch);
+}
+
+void
+yb_remote_part(struct yb_slice *slice, struct yb_slice_end end)
+{
+    struct yb_batch *batch = slice->batch;
+
+    for (uint32_t i = 0; i < slice->count; i++) {
+        account(batch, slice->fragments[i].item, slice->fragments[i].length, end, 0);
+    }
+    unlink_slice(slice);
     check_batch(batch);
 }
 
@@ -664,6 +693,21 @@ fail_rest(struct yb_batch *batch, enum yb_status why)
     batch->exhausted = true;
 }
 
+/* Say when to stop waiting for drivers, while anything of a stopped batch is under way. */
+static void
+arm_patience(struct yb_batch *batch)
+{
+    uint64_t now = now_of(batch->remote);
+    bool waits = batch->deadline_ns > now && batch->stopped == YB_CANCELLED;
+    uint64_t from = waits ? batch->deadline_ns : now;
+    uint64_t until = yb_deadline_after(from, DRIVER_PATIENCE_NS);
+    uint64_t at_most = yb_deadline_after(now, CANCEL_PATIENCE_NS);
+
+    if (batch->slices != NULL) {
+        yb_loop_arm(batch->remote->worker->loop, &batch->timer, until < at_most ? until : at_most);
+    }
+}
+
 void
 yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why)
 {
@@ -698,6 +742,7 @@ yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why)
     if (batch->notifying) {
         yb_peer_cancel(remote->control, &batch->notify_call);
     }
+    arm_patience(batch);
     batch->holds--;
     check_batch(batch);
 }
@@ -705,8 +750,18 @@ yb_remote_stop_batch(struct yb_batch *batch, enum yb_status why)
 static void
 on_batch_timer(struct yb_timer *timer)
 {
-    yb_remote_stop_batch((struct yb_batch *)((uint8_t *)timer - offsetof(struct yb_batch, timer)),
-                         YB_TIMED_OUT);
+    struct yb_batch *batch =
+        (struct yb_batch *)((uint8_t *)timer - offsetof(struct yb_batch, timer));
+
+    if (batch->stopped == YB_OK) {
+        yb_remote_stop_batch(batch, YB_TIMED_OUT);
+        return;
+    }
+    batch->holds++;
+    yb_stage_abandon(batch);
+    arm_patience(batch); /* What flies may still have to be copied. */
+    batch->holds--;
+    check_batch(batch);
 }
 
 /* Judge every item by itself; empty and impossible ones end here (T4 of transfer.h). */
@@ -864,54 +919,4 @@ yb_remote_close(struct yb_remote *remote)
     yb_peer_destroy(&remote->control);
     remote->references--;
     yb_remote_check_gone(remote);
-}
-
-/* ---- quiet everywhere ------------------------------------------------------------------------ */
-
-struct quieting {
-    struct yb_remote *remote;
-    uint32_t left;
-    enum yb_status status;
-    void (*done)(void *owner, enum yb_status status);
-    void *owner;
-};
-
-static void
-on_path_quiet(void *owner, enum yb_status status)
-{
-    struct quieting *quieting = owner;
-    struct yb_remote *remote = quieting->remote;
-
-    quieting->status = quieting->status == YB_OK ? status : quieting->status;
-    if (--quieting->left > 0) {
-        return;
-    }
-    quieting->done(quieting->owner, quieting->status);
-    free(quieting);
-    remote->references--;
-    yb_remote_check_gone(remote);
-}
-
-void
-yb_remote_quiesce(struct yb_remote *remote, uint64_t deadline_ns,
-                  void (*done)(void *owner, enum yb_status status), void *owner)
-{
-    struct quieting *quieting = calloc(1, sizeof(*quieting));
-
-    if (quieting == NULL) {
-        done(owner, YB_NO_MEMORY);
-        return;
-    }
-    quieting->remote = remote;
-    quieting->done = done;
-    quieting->owner = owner;
-    quieting->left = 1;
-    remote->references++;
-    for (uint32_t i = 0; i < YB_REMOTE_PATHS_MAX; i++) {
-        if (remote->paths[i] != NULL) {
-            quieting->left++;
-            remote->paths[i]->ops->quiesce(remote->paths[i], deadline_ns, on_path_quiet, quieting);
-        }
-    }
-    on_path_quiet(quieting, YB_OK);
 }

@@ -68,7 +68,8 @@ struct yb_remote {
     uint32_t starved_count;
     struct yb_slice *parked; /* Wait for staging, the longest first. */
     struct yb_slice *parked_last;
-    bool unpark; /* Staging was given back since they were parked. */
+    bool unpark;          /* Staging was given back since they were parked. */
+    uint32_t quarantined; /* Slices that a driver has not ended, though their batches have. */
     uint32_t slices_used;
     uint32_t references; /* What is under way and comes back here. */
     struct yb_task dispatch_task;
@@ -93,7 +94,7 @@ uint32_t yb_remote_stripe(const struct yb_remote *remote, uint32_t number);
 /* Free a closed remote once nothing of it is left. */
 void yb_remote_check_gone(struct yb_remote *remote);
 
-/* Bring every path to quiet; `done` runs once. */
+/* Bring every path to quiet, and wait for quarantined slices; `done` runs once. quiet.c. */
 void yb_remote_quiesce(struct yb_remote *remote, uint64_t deadline_ns,
                        void (*done)(void *owner, enum yb_status status), void *owner);
 

@@ -12,7 +12,8 @@
  *
  *     COPYING_: between device memory and its staging slice; DELAYED: the target had no
  *     room; QUIETING: until the path that failed can deliver nothing any more. A slice
- *     that finds no staging is PARKED outside the queue, so that others go on.
+ *     that finds no staging is PARKED outside the queue, so that others go on. One whose
+ *     copies the driver does not end is parted from its batch and QUARANTINED until it does.
  *
  * Threads   The worker of its peer.
  */
@@ -44,6 +45,7 @@ struct yb_fragment {
 };
 
 struct yb_batch;
+struct yb_quarantine;
 struct yb_remote;
 struct yb_path;
 
@@ -56,6 +58,7 @@ enum yb_slice_state {
     YB_SLICE_QUIETING,
     YB_SLICE_DELAYED,
     YB_SLICE_COPYING_IN,
+    YB_SLICE_QUARANTINED, /* Of no batch. */
 };
 
 struct yb_slice {
@@ -75,8 +78,9 @@ struct yb_slice {
     bool staged;    /* The staging slice holds the bytes to write. */
     struct yb_slice *parked_next;
     struct yb_slice *parked_previous;
-    struct yb_timer timer;        /* DELAYED. */
-    struct yb_memory_place place; /* Of the local memory: all fragments' the same. */
+    struct yb_quarantine *quarantine; /* QUARANTINED: what stays pinned. */
+    struct yb_timer timer;            /* DELAYED. */
+    struct yb_memory_place place;     /* Of the local memory: all fragments' the same. */
     struct yb_fragment fragments[YB_SLICE_FRAGMENTS];
 
     /* For the paths, while FLYING. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transfer/stage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -125,6 +126,92 @@ yb_stage_give(struct yb_slice *slice)
     }
 }
 
+/* ---- quarantine ------------------------------------------------------------------------------ */
+
+/* What slices that were parted from a batch keep of it. */
+struct yb_quarantine {
+    struct yb_region_table *regions;
+    uint32_t references; /* The batch until it has ended, and each of the slices. */
+    uint32_t pin_count;  /* 0 until the batch has ended. */
+    struct yb_region_range pins[];
+};
+
+static void
+quarantine_unref(struct yb_quarantine *quarantine)
+{
+    if (--quarantine->references > 0) {
+        return;
+    }
+    yb_region_unpin(quarantine->regions, quarantine->pins, quarantine->pin_count);
+    free(quarantine);
+}
+
+void
+yb_stage_abandon(struct yb_batch *batch)
+{
+    struct yb_remote *remote = batch->remote;
+    struct yb_slice *next;
+
+    YB_ASSERT(batch->stopped != YB_OK && batch->holds > 0);
+    for (struct yb_slice *slice = batch->slices; slice != NULL; slice = next) {
+        struct yb_quarantine *quarantine = batch->quarantine;
+
+        next = slice->next;
+        if (slice->state != YB_SLICE_COPYING_OUT && slice->state != YB_SLICE_COPYING_IN) {
+            continue;
+        }
+        if (quarantine == NULL) {
+            quarantine =
+                calloc(1, sizeof(*quarantine) + batch->pin_count * sizeof(quarantine->pins[0]));
+            if (quarantine == NULL) {
+                return;
+            }
+            quarantine->regions = batch->engine->regions;
+            quarantine->references = 1;
+            batch->quarantine = quarantine;
+        }
+        quarantine->references++;
+        slice->quarantine = quarantine;
+        slice->state = YB_SLICE_QUARANTINED;
+        remote->references++;
+        remote->quarantined++;
+        remote->worker->quarantined++;
+        remote->worker->quarantined_ever++;
+        yb_remote_part(slice, (struct yb_slice_end){.status = YB_BUSY});
+    }
+}
+
+bool
+yb_stage_keep_pins(struct yb_batch *batch)
+{
+    struct yb_quarantine *quarantine = batch->quarantine;
+
+    if (quarantine == NULL) {
+        return false;
+    }
+    memcpy(quarantine->pins, batch->pins, batch->pin_count * sizeof(batch->pins[0]));
+    quarantine->pin_count = batch->pin_count;
+    batch->pin_count = 0;
+    batch->quarantine = NULL;
+    quarantine_unref(quarantine);
+    return true;
+}
+
+/* The driver has ended the copies of a slice that nobody waits for any more. */
+static void
+release(struct yb_slice *slice)
+{
+    struct yb_remote *remote = slice->remote;
+
+    quarantine_unref(slice->quarantine);
+    slice->quarantine = NULL;
+    remote->quarantined--;
+    remote->worker->quarantined--;
+    yb_remote_give_slice(slice);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
 /* ---- copies --------------------------------------------------------------------------------- */
 
 bool
@@ -137,9 +224,14 @@ yb_stage_must_copy_out(const struct yb_slice *slice)
 static void
 copies_over(struct yb_slice *slice)
 {
-    enum yb_status stopped = slice->batch->stopped;
     struct yb_remote *remote = slice->remote;
+    enum yb_status stopped;
 
+    if (slice->state == YB_SLICE_QUARANTINED) {
+        release(slice);
+        return;
+    }
+    stopped = slice->batch->stopped;
     if (slice->state == YB_SLICE_COPYING_IN) {
         yb_remote_end_slice(slice, (struct yb_slice_end){.status = YB_OK}, slice->came_by);
         return;

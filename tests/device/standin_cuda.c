@@ -32,6 +32,7 @@ struct operation {
     const uint8_t *from;
     size_t bytes;
     bool spoil;
+    bool hangs; /* While cuda.hung. */
     struct yb_cuda_event *event;
     uint64_t event_record; /* Which record of the event it is. */
 };
@@ -79,8 +80,10 @@ static struct {
     uint64_t random;
     uint64_t steps;   /* Held copies that may be carried out, */
     bool step_newest; /* from which end. */
+    bool hung;        /* A copy hangs. */
     /* Settings. */
-    uint64_t devices, fail_init, fail_start, fail_copy, fail_record, fail_page_lock, hold;
+    uint64_t devices, fail_init, fail_start, fail_copy, fail_record, fail_page_lock, hold,
+        hang_copy;
     /* Counters. */
     uint64_t page_locks, copies, pageable_copies, peer_copies, stream_count, event_count;
     uint64_t wrong_context;
@@ -120,13 +123,15 @@ set_locked(const char *name, uint64_t value)
         {"fail_init", &cuda.fail_init}, {"fail_start", &cuda.fail_start},
         {"fail_copy", &cuda.fail_copy}, {"fail_record", &cuda.fail_record},
         {"hold", &cuda.hold},           {"fail_page_lock", &cuda.fail_page_lock},
-        {"step_oldest", &cuda.steps},   {"step_newest", &cuda.steps},
+        {"hang_copy", &cuda.hang_copy}, {"step_oldest", &cuda.steps},
+        {"step_newest", &cuda.steps},
     };
 
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         if (strcmp(settings[i].name, name) == 0) {
             *settings[i].value = value;
             cuda.step_newest = strcmp(name, "step_newest") == 0;
+            cuda.hung = cuda.hung && cuda.hang_copy != 0;
             cuda.random |= cuda.random == 0;
             pthread_cond_broadcast(&cuda.changed);
             /* A step has been made when this returns. */
@@ -554,7 +559,7 @@ choose_locked(void)
     for (struct yb_cuda_stream *stream = cuda.streams; stream != NULL; stream = stream->next) {
         bool better;
 
-        if (stream->head == NULL || stream->running) {
+        if (stream->head == NULL || stream->running || (stream->head->hangs && cuda.hung)) {
             continue;
         }
         if (cuda.steps == 0) {
@@ -751,6 +756,31 @@ real_bytes_locked(uint64_t address, size_t bytes, bool on_device)
     return bytes <= allocation->bytes - offset ? allocation->back + offset : NULL;
 }
 
+/* The same for an address of either kind. */
+static uint8_t *
+any_bytes_locked(uint64_t address, size_t bytes)
+{
+    return real_bytes_locked(address, bytes, allocation_of_locked(address) != NULL);
+}
+
+EXPORT int standin_cuda_touch(void *to, const void *from, uint64_t bytes);
+EXPORT int
+standin_cuda_touch(void *to, const void *from, uint64_t bytes)
+{
+    uint8_t *real_to;
+    const uint8_t *real_from;
+
+    lock();
+    real_to = any_bytes_locked((uintptr_t)to, bytes);
+    real_from = any_bytes_locked((uintptr_t)from, bytes);
+    pthread_mutex_unlock(&cuda.mutex); /* The test frees nothing meanwhile. */
+    if (real_to == NULL || real_from == NULL) {
+        return -1;
+    }
+    memcpy(real_to, real_from, bytes);
+    return 0;
+}
+
 static yb_cuda_result
 copy(uint64_t to, bool to_device, uint64_t from, bool from_device, size_t bytes,
      struct yb_cuda_stream *stream)
@@ -771,6 +801,11 @@ copy(uint64_t to, bool to_device, uint64_t from, bool from_device, size_t bytes,
         return unlocked(YB_CUDA_LAUNCH_FAILED);
     }
     operation.spoil = is_the_one(&cuda.fail_copy);
+    if (cuda.hang_copy != 0 && !cuda.hung) {
+        operation.hangs = cuda.hang_copy == 1;
+        cuda.hung = operation.hangs;
+        cuda.hang_copy -= !operation.hangs;
+    }
     cuda.copies++;
     cuda.pageable_copies += !(to_device && from_device) && !is_page_locked_locked(host, bytes);
     return unlocked(append_locked(stream, operation));

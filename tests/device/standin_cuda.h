@@ -22,6 +22,8 @@
  *   fail_copy=N       the N-th copy from now on is spoilt half-way; its event says 719
  *   fail_record=N     the N-th event record from now on is refused with 719
  *   fail_page_lock=1  page-locking is refused with 2 (no memory)
+ *   hang_copy=N       the N-th copy from now on, and what its stream does after it, is carried out
+ *                     only after hang_copy=0; whoever waits for its stream waits as long
  *   hold=1            copies stay queued until hold=0, `step_oldest` or `step_newest`
  *   step_oldest=1     carry out one held copy: the head of the stream that waits longest,
  *   step_newest=1     or of the stream that was given a copy last
@@ -40,7 +42,13 @@ typedef int (*standin_set_fn)(const char *name, uint64_t value);
 /* Returns the counter; UINT64_MAX for an unknown name. */
 typedef uint64_t (*standin_get_fn)(const char *name);
 
-#define STANDIN_SET "standin_cuda_set"
-#define STANDIN_GET "standin_cuda_get"
+/* Look at device memory, or change it, at once: either address may be a device's. For a test's own
+ * patterns; it is no copy of a stream, waits for none and is not counted. Returns 0, or -1 for a
+ * range that leaves its allocation. */
+typedef int (*standin_touch_fn)(void *to, const void *from, uint64_t bytes);
+
+#define STANDIN_TOUCH "standin_cuda_touch"
+#define STANDIN_SET   "standin_cuda_set"
+#define STANDIN_GET   "standin_cuda_get"
 
 #endif /* YB_TESTS_STANDIN_CUDA_H */

@@ -14,10 +14,6 @@
 #include "memory/device/cuda.h"
 #include "transfer_board.h"
 
-#define SLICE (256u * 1024u)
-
-static struct board board;
-
 /* Which memory is here and which there. */
 struct row {
     const char *name;
@@ -33,41 +29,6 @@ static const struct row rows[] = {
     {"the other device to device", {YB_MEMORY_CUDA, 1}, {YB_MEMORY_CUDA, 0}},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-/* Two engines, memory of one row at both ends, and its region. */
-struct pair {
-    struct duo duo;
-    struct buffer local;
-    struct buffer remote;
-    yb_transfer_region region;
-};
-
-static void
-pair_init(struct pair *pair, struct yb_memory_place local, struct yb_memory_place remote,
-          size_t length)
-{
-    duo_init(&pair->duo);
-    buffer_init(&pair->local, &board, local, length);
-    buffer_init(&pair->remote, &board, remote, length);
-    pair->region = buffer_register(pair->duo.there, &pair->remote);
-}
-
-static void
-pair_fini(struct pair *pair)
-{
-    duo_fini(&pair->duo);
-    buffer_fini(&pair->local);
-    buffer_fini(&pair->remote);
-}
-
-/* Wait until the driver has been given that many copies. */
-static void
-await_copies(uint64_t copies)
-{
-    while (board.get("copies") < copies) {
-        pause_ms(1);
-    }
-}
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
@@ -248,26 +209,6 @@ test_transfer_device__a_region_is_of_the_device_that_was_said(void **state)
     duo_fini(&duo);
     buffer_fini(&device);
     buffer_fini(&host);
-}
-
-/* Read a number of the statistics' part about devices. */
-static uint64_t
-device_number(struct yb_transfer *engine, const char *name)
-{
-    char *text = NULL;
-    char *part;
-    char quoted[64];
-    uint64_t number;
-
-    assert_int_equal(yb_transfer_stats(engine, &text), YB_OK);
-    part = strstr(text, "\"device\": {");
-    assert_non_null(part);
-    snprintf(quoted, sizeof(quoted), "\"%s\": ", name);
-    part = strstr(part, quoted);
-    assert_non_null(part);
-    number = strtoull(part + strlen(quoted), NULL, 10);
-    free(text);
-    return number;
 }
 
 static void

@@ -8,6 +8,8 @@
 #define GUARD_BYTES 256u
 #define GUARD_VALUE 0x5a
 
+struct board board;
+
 static void *
 function(void *library, const char *name)
 {
@@ -18,7 +20,7 @@ function(void *library, const char *name)
 }
 
 void
-board_init(struct board *board)
+board_init(struct board *made)
 {
     static const struct yb_memory_staging none = {.queues = 1};
     void *library = dlopen(YB_CUDA_LIBRARY, RTLD_NOW);
@@ -26,68 +28,40 @@ board_init(struct board *board)
 
     assert_non_null(library);
     found = function(library, STANDIN_SET);
-    memcpy(&board->set, &found, sizeof(found));
+    memcpy(&made->set, &found, sizeof(found));
     found = function(library, STANDIN_GET);
-    memcpy(&board->get, &found, sizeof(found));
-    assert_int_equal(board->set("seed", unit_seed("order of copies")), 0);
-    assert_int_equal(yb_memory_create(&none, &board->memory, NULL, 0), YB_OK);
-    assert_int_equal(yb_memory_queue_create(board->memory, &board->queue), YB_OK);
+    memcpy(&made->get, &found, sizeof(found));
+    found = function(library, STANDIN_TOUCH);
+    memcpy(&made->touch, &found, sizeof(found));
+    assert_int_equal(made->set("seed", unit_seed("order of copies")), 0);
+    assert_int_equal(yb_memory_create(&none, &made->memory, NULL, 0), YB_OK);
 }
 
 void
-board_fini(struct board *board)
+board_fini(struct board *made)
 {
     static const char *const left[] = {"page_locked_bytes", "allocations", "streams", "events",
                                        "wrong_context",     "contexts"};
 
-    yb_memory_queue_destroy(&board->queue);
-    yb_memory_destroy(&board->memory);
+    yb_memory_destroy(&made->memory);
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
-        if (board->get(left[i]) != 0) {
-            fail_msg("%s: %llu left", left[i], (unsigned long long)board->get(left[i]));
+        if (made->get(left[i]) != 0) {
+            fail_msg("%s: %llu left", left[i], (unsigned long long)made->get(left[i]));
         }
     }
 }
 
 /* ---- buffers --------------------------------------------------------------------------- */
 
-static void
-on_moved(struct yb_memory_copy *copy, enum yb_status status)
-{
-    *(enum yb_status *)copy->owner = status;
-}
-
-/* Copy between host memory and a buffer, and wait. */
+/* Copy between host memory and a buffer. */
 static void
 move(const struct buffer *buffer, uint8_t *place, uint8_t *host, size_t length, bool in)
 {
-    enum yb_status status = YB_IN_PROGRESS;
-    struct yb_memory_copy copy = {
-        .to = in ? place : host,
-        .from = in ? host : place,
-        .length = length,
-        .to_place = in ? buffer->place : place_host,
-        .from_place = in ? place_host : buffer->place,
-        .done = on_moved,
-        .owner = &status,
-    };
-
-    if (length == 0) {
-        return;
-    }
-    if (buffer->place.kind == YB_MEMORY_HOST) {
-        memcpy(in ? place : host, in ? host : place, length);
-        return;
-    }
-    assert_int_equal(yb_memory_copy_start(buffer->board->queue, &copy), YB_OK);
-    while (status == YB_IN_PROGRESS) {
-        yb_memory_poll(buffer->board->queue);
-    }
-    assert_int_equal(status, YB_OK);
+    assert_int_equal(buffer->board->touch(in ? place : host, in ? host : place, length), 0);
 }
 
 void
-buffer_init(struct buffer *buffer, struct board *board, struct yb_memory_place place, size_t length)
+buffer_init(struct buffer *buffer, struct board *on, struct yb_memory_place place, size_t length)
 {
     size_t whole = length + 2 * GUARD_BYTES;
     uint8_t *bytes = calloc(1, whole);
@@ -96,9 +70,9 @@ buffer_init(struct buffer *buffer, struct board *board, struct yb_memory_place p
     assert_non_null(bytes);
     memset(bytes, GUARD_VALUE, GUARD_BYTES);
     memset(bytes + GUARD_BYTES + length, GUARD_VALUE, GUARD_BYTES);
-    assert_int_equal(yb_memory_alloc(board->memory, place, whole, &raw), YB_OK);
+    assert_int_equal(yb_memory_alloc(on->memory, place, whole, &raw), YB_OK);
     *buffer = (struct buffer){
-        .board = board,
+        .board = on,
         .place = place,
         .raw = raw,
         .bytes = (uint8_t *)raw + GUARD_BYTES,
@@ -203,4 +177,51 @@ buffer_item(enum yb_transfer_op op, const struct buffer *local, yb_transfer_regi
         .length = local->length,
         .remote = remote,
     };
+}
+
+/* ---- a pair of engines ------------------------------------------------------------------ */
+
+void
+pair_init(struct pair *pair, struct yb_memory_place local, struct yb_memory_place remote,
+          size_t length)
+{
+    duo_init(&pair->duo);
+    buffer_init(&pair->local, &board, local, length);
+    buffer_init(&pair->remote, &board, remote, length);
+    pair->region = buffer_register(pair->duo.there, &pair->remote);
+}
+
+void
+pair_fini(struct pair *pair)
+{
+    duo_fini(&pair->duo);
+    buffer_fini(&pair->local);
+    buffer_fini(&pair->remote);
+}
+
+void
+await_copies(uint64_t copies)
+{
+    while (board.get("copies") < copies) {
+        pause_ms(1);
+    }
+}
+
+uint64_t
+device_number(struct yb_transfer *engine, const char *name)
+{
+    char *text = NULL;
+    char *part;
+    char quoted[64];
+    uint64_t number;
+
+    assert_int_equal(yb_transfer_stats(engine, &text), YB_OK);
+    part = strstr(text, "\"device\": {");
+    assert_non_null(part);
+    snprintf(quoted, sizeof(quoted), "\"%s\": ", name);
+    part = strstr(part, quoted);
+    assert_non_null(part);
+    number = strtoull(part + strlen(quoted), NULL, 10);
+    free(text);
+    return number;
 }

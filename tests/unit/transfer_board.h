@@ -3,7 +3,8 @@
  * transfer_board.h -- memory of any kind for tests of the engine, and the stand-in for the driver.
  *
  * A buffer lies in host memory or on a device of the stand-in (tests/device), with guards around
- * it. The CPU cannot touch a device's: its bytes come and go by copies of the test's own queue.
+ * it. The CPU cannot touch a device's: its bytes come and go through the stand-in, at once and
+ * beside its streams, so that a test waits for the engine only.
  *
  * Threads   The test's.
  */
@@ -14,17 +15,21 @@
 #include "memory/memory_type.h"
 #include "transfer_duo.h"
 
+#define SLICE (256u * 1024u)
+
 /* The test's own way to device memory, beside the engines'. */
 struct board {
     struct yb_memory *memory;
-    struct yb_memory_queue *queue;
     standin_set_fn set;
     standin_get_fn get;
+    standin_touch_fn touch;
 };
 
-void board_init(struct board *board);
+extern struct board board; /* The test program's. */
+
+void board_init(struct board *made);
 /* Check that nothing of the driver is left over, and let go. */
-void board_fini(struct board *board);
+void board_fini(struct board *made);
 
 static const struct yb_memory_place place_host = {YB_MEMORY_HOST, 0};
 static const struct yb_memory_place place_first = {YB_MEMORY_CUDA, 0};
@@ -39,7 +44,7 @@ struct buffer {
 };
 
 /* All bytes are 0. */
-void buffer_init(struct buffer *buffer, struct board *board, struct yb_memory_place place,
+void buffer_init(struct buffer *buffer, struct board *on, struct yb_memory_place place,
                  size_t length);
 /* Check the guards and free. */
 void buffer_fini(struct buffer *buffer);
@@ -54,5 +59,23 @@ yb_transfer_region buffer_register(struct yb_transfer *engine, const struct buff
 /* All of it, to or from the start of a region. */
 struct yb_transfer_item buffer_item(enum yb_transfer_op op, const struct buffer *local,
                                     yb_transfer_region remote);
+
+/* Two engines, memory at both ends, and the region of what is there. */
+struct pair {
+    struct duo duo;
+    struct buffer local;
+    struct buffer remote;
+    yb_transfer_region region;
+};
+
+void pair_init(struct pair *pair, struct yb_memory_place local, struct yb_memory_place remote,
+               size_t length);
+void pair_fini(struct pair *pair);
+
+/* Wait until the driver has been given that many copies. */
+void await_copies(uint64_t copies);
+
+/* Read a number of the statistics' part about devices. */
+uint64_t device_number(struct yb_transfer *engine, const char *name);
 
 #endif /* YB_TESTS_TRANSFER_BOARD_H */

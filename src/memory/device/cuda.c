@@ -44,6 +44,7 @@ struct cuda_stream {
     yb_cuda_stream stream;
     struct yb_memory_copy *head; /* In flight, the oldest first. */
     struct yb_memory_copy *tail;
+    uint32_t in_flight;
 };
 
 /* What a lane has on one device; made at its first copy. */
@@ -433,6 +434,22 @@ enqueue(struct yb_memory_driver *driver, const struct yb_memory_copy *copy, yb_c
                             stream);
 }
 
+/* Take the stream with the fewest copies in flight, and of equals the next in turn: what follows a
+ * copy that does not end would not end either. */
+static struct cuda_stream *
+choose_stream(struct cuda_lane_device *device)
+{
+    struct cuda_stream *best = &device->streams[device->next_stream];
+
+    for (uint32_t i = 1; i < STREAMS; i++) {
+        struct cuda_stream *stream = &device->streams[(device->next_stream + i) % STREAMS];
+
+        best = stream->in_flight < best->in_flight ? stream : best;
+    }
+    device->next_stream = (device->next_stream + 1) % STREAMS;
+    return best;
+}
+
 static enum yb_status
 cuda_start(struct yb_memory_lane *lane, struct yb_memory_copy *copy)
 {
@@ -449,8 +466,7 @@ cuda_start(struct yb_memory_lane *lane, struct yb_memory_copy *copy)
         take_event(api, device, &event) != YB_CUDA_SUCCESS) {
         return YB_IO;
     }
-    stream = &device->streams[device->next_stream];
-    device->next_stream = (device->next_stream + 1) % STREAMS;
+    stream = choose_stream(device);
     result = enqueue(lane->driver, copy, stream->stream);
     if (result == YB_CUDA_SUCCESS) {
         result = api->event_record(event, stream->stream);
@@ -472,6 +488,7 @@ cuda_start(struct yb_memory_lane *lane, struct yb_memory_copy *copy)
         stream->tail->next = copy;
     }
     stream->tail = copy;
+    stream->in_flight++;
     device->in_flight++;
     return YB_OK;
 }
@@ -497,6 +514,7 @@ cuda_next_done(struct yb_memory_lane *lane, enum yb_status *status_out)
             continue;
         }
         stream->head = copy->next;
+        stream->in_flight--;
         device->in_flight--;
         give_event(device, copy->event);
         copy->event = NULL;
