@@ -37,8 +37,8 @@ configured() { # BUILD MESON-SETUP-OPTION...: configure once, then build
 sanitized() { # LABEL SANITIZERS [WRAPPER]
     echo "== $1 build"
     if configured "build-$1" "-Db_sanitize=$2"; then
-        suites "$1" "build-$1" --timeout-multiplier $((5 * patience)) --no-suite lint --no-suite install \
-            ${3:+--wrapper "$3"}
+        suites "$1" "build-$1" --timeout-multiplier $((5 * patience)) --no-suite lint \
+            --no-suite install ${3:+--wrapper "$3"}
     else
         echo "0 1 0" >"$scores/$1"
     fi

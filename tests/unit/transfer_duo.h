@@ -99,7 +99,7 @@ struct yb_transfer_batch_status duo_run(const struct duo *duo, const struct yb_t
                                         const struct yb_transfer_batch_options *options,
                                         struct yb_transfer_item_status *statuses);
 
-/* Cut the unix sockets of all engines of this process, so that shared memory is gone for a while. */
+/* Cut the unix sockets of all engines of this process: shared memory is gone for a while. */
 void duo_cut_shm(void);
 
 /* ---- holding an engine up ------------------------------------------------------------- */
