@@ -69,7 +69,10 @@ struct locked {
 
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    pthread_cond_t work;    /* For the thread that copies, while `idle`. */
+    pthread_cond_t changed; /* For callers that wait for it: `waiters`. */
+    unsigned waiters;
+    bool idle;
     bool started;
     bool thread_runs;
     struct yb_cuda_context contexts[DEVICES_MAX];
@@ -89,6 +92,7 @@ static struct {
     uint64_t wrong_context;
     uint64_t synchronized; /* Waits for streams. */
 } cuda = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+          .work = PTHREAD_COND_INITIALIZER,
           .changed = PTHREAD_COND_INITIALIZER,
           .devices = 2,
           .random = 88172645463325252ull};
@@ -108,6 +112,34 @@ unlocked(yb_cuda_result result)
 {
     pthread_mutex_unlock(&cuda.mutex);
     return result;
+}
+
+/* Wake the thread that copies. Nobody is told what nobody waits for: that would be most of what a
+ * test does. */
+static void
+wake_locked(void)
+{
+    if (cuda.idle) {
+        cuda.idle = false;
+        pthread_cond_signal(&cuda.work);
+    }
+}
+
+/* Wait until the thread that copies has done something. */
+static void
+wait_locked(void)
+{
+    cuda.waiters++;
+    pthread_cond_wait(&cuda.changed, &cuda.mutex);
+    cuda.waiters--;
+}
+
+static void
+tell_locked(void)
+{
+    if (cuda.waiters > 0) {
+        pthread_cond_broadcast(&cuda.changed);
+    }
 }
 
 /* ---- settings and counters ---------------------------------------------------------------- */
@@ -133,10 +165,10 @@ set_locked(const char *name, uint64_t value)
             cuda.step_newest = strcmp(name, "step_newest") == 0;
             cuda.hung = cuda.hung && cuda.hang_copy != 0;
             cuda.random |= cuda.random == 0;
-            pthread_cond_broadcast(&cuda.changed);
+            wake_locked();
             /* A step has been made when this returns. */
             while (settings[i].value == &cuda.steps && cuda.steps > 0 && cuda.thread_runs) {
-                pthread_cond_wait(&cuda.changed, &cuda.mutex);
+                wait_locked();
             }
             return 0;
         }
@@ -611,8 +643,11 @@ copy_for_ever(void *unused)
 
         if (stream == NULL) {
             cuda.steps = 0; /* There is nothing to step over. */
-            pthread_cond_broadcast(&cuda.changed);
-            pthread_cond_wait(&cuda.changed, &cuda.mutex);
+            tell_locked();
+            cuda.idle = true;
+            while (cuda.idle) {
+                pthread_cond_wait(&cuda.work, &cuda.mutex);
+            }
             continue;
         }
         carry_out_locked(stream);
@@ -621,7 +656,7 @@ copy_for_ever(void *unused)
             carry_out_locked(stream);
         }
         cuda.steps -= cuda.steps > 0;
-        pthread_cond_broadcast(&cuda.changed);
+        tell_locked();
     }
     return NULL;
 }
@@ -645,9 +680,9 @@ drain_locked(struct yb_cuda_stream *stream)
     uint64_t hold = cuda.hold;
 
     cuda.hold = 0;
-    pthread_cond_broadcast(&cuda.changed);
+    wake_locked();
     while (stream->head != NULL) {
-        pthread_cond_wait(&cuda.changed, &cuda.mutex);
+        wait_locked();
     }
     cuda.hold = hold;
 }
@@ -735,7 +770,7 @@ append_locked(struct yb_cuda_stream *stream, struct operation wanted)
         stream->tail->next = operation;
     }
     stream->tail = operation;
-    pthread_cond_broadcast(&cuda.changed);
+    wake_locked();
     return YB_CUDA_SUCCESS;
 }
 
@@ -881,7 +916,7 @@ cuEventDestroy_v2(yb_cuda_event event)
 {
     lock();
     while (event->done != event->records) {
-        pthread_cond_wait(&cuda.changed, &cuda.mutex);
+        wait_locked();
     }
     cuda.event_count--;
     free(event);

@@ -32,8 +32,10 @@ static const struct row rows[] = {
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
+/* Only the first `window` bytes are cleared before and looked at afterwards. */
 static void
-move_size(const struct pair *pair, enum yb_transfer_op op, size_t length, size_t shift)
+move_size(const struct pair *pair, enum yb_transfer_op op, size_t length, size_t shift,
+          size_t window)
 {
     const struct buffer *from = op == YB_TRANSFER_READ ? &pair->remote : &pair->local;
     const struct buffer *to = op == YB_TRANSFER_READ ? &pair->local : &pair->remote;
@@ -41,7 +43,7 @@ move_size(const struct pair *pair, enum yb_transfer_op op, size_t length, size_t
     struct yb_transfer_item_status status;
     struct yb_transfer_batch_status end;
 
-    buffer_clear(to);
+    buffer_clear_range(to, 0, window);
     buffer_fill(from, shift, length, length + op);
     item.local = pair->local.bytes + shift;
     item.remote_offset = shift;
@@ -53,7 +55,7 @@ move_size(const struct pair *pair, enum yb_transfer_op op, size_t length, size_t
     assert_false(status.in_doubt);
     buffer_expect(to, shift, length, length + op);
     buffer_expect_clear(to, 0, shift);
-    buffer_expect_clear(to, shift + length, to->length - shift - length);
+    buffer_expect_clear(to, shift + length, window - shift - length);
 }
 
 static void
@@ -68,9 +70,16 @@ test_transfer_device__every_size_arrives_between_all_kinds_of_memory(void **stat
         size_t count = sizeof(sizes) / sizeof(sizes[0]) - (r < 3 ? 0 : 1);
 
         pair_init(&pair, rows[r].local, rows[r].remote, sizes[count - 1] + 7);
-        for (size_t i = 0; i < count; i++) {
-            move_size(&pair, YB_TRANSFER_READ, sizes[i], 3);
-            move_size(&pair, YB_TRANSFER_WRITE, sizes[i], 3);
+        for (size_t i = 0, seen = 0; i < count; i++) {
+            size_t window = i + 1 < count ? sizes[i] + 64 : pair.local.length;
+
+            /* What is used for the first time was left alone by what came before. */
+            window = window < seen ? seen : window;
+            buffer_expect_clear(&pair.local, seen, window - seen);
+            buffer_expect_clear(&pair.remote, seen, window - seen);
+            seen = window;
+            move_size(&pair, YB_TRANSFER_READ, sizes[i], 3, window);
+            move_size(&pair, YB_TRANSFER_WRITE, sizes[i], 3, window);
         }
         pair_fini(&pair);
     }
@@ -630,6 +639,8 @@ test_transfer_device__a_mute_peer_leaves_staging_to_others(void **state)
 
 /* ---- a peer that dies ---------------------------------------------------------------------- */
 
+#define KILLED_BYTES (8u << 20)
+
 /* The target as a process of its own: device memory behind an engine, until it is killed. */
 static int
 be_target(void)
@@ -641,7 +652,7 @@ be_target(void)
     char byte;
 
     board_init(&board);
-    buffer_init(&buffer, &board, place_first, 64u << 20);
+    buffer_init(&buffer, &board, place_first, KILLED_BYTES);
     assert_int_equal(yb_transfer_address(engine, address, sizeof(address)), YB_OK);
     printf("\nTARGET %s %llu\n", address, (unsigned long long)buffer_register(engine, &buffer));
     fflush(stdout);
@@ -692,7 +703,7 @@ test_transfer_device__a_peer_that_is_killed_leaves_no_copy_and_no_slice_behind(v
     yb_transfer_batch batches[20];
 
     (void)state;
-    buffer_init(&local, &board, place_second, 8u << 20);
+    buffer_init(&local, &board, place_second, KILLED_BYTES);
     for (int round = 0; round < 3; round++) {
         yb_transfer_region region;
         pid_t child = start_target(duo.address, &region);

@@ -108,13 +108,20 @@ buffer_fill(const struct buffer *buffer, size_t at, size_t length, uint64_t seed
 }
 
 void
-buffer_clear(const struct buffer *buffer)
+buffer_clear_range(const struct buffer *buffer, size_t at, size_t length)
 {
-    uint8_t *bytes = calloc(1, buffer->length + 1);
+    uint8_t *bytes = calloc(1, length + 1);
 
     assert_non_null(bytes);
-    move(buffer, buffer->bytes, bytes, buffer->length, true);
+    assert_true(at + length <= buffer->length);
+    move(buffer, buffer->bytes + at, bytes, length, true);
     free(bytes);
+}
+
+void
+buffer_clear(const struct buffer *buffer)
+{
+    buffer_clear_range(buffer, 0, buffer->length);
 }
 
 uint8_t *

@@ -49,6 +49,7 @@ void buffer_init(struct buffer *buffer, struct board *on, struct yb_memory_place
 /* Check the guards and free. */
 void buffer_fini(struct buffer *buffer);
 void buffer_fill(const struct buffer *buffer, size_t at, size_t length, uint64_t seed);
+void buffer_clear_range(const struct buffer *buffer, size_t at, size_t length);
 void buffer_clear(const struct buffer *buffer);
 /* Copy out; the caller frees. */
 uint8_t *buffer_bytes(const struct buffer *buffer, size_t at, size_t length);
