@@ -131,6 +131,9 @@ yb_bench_bare_start(const struct yb_config *config, struct yb_bench_server *serv
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     pid_t pid;
 
+    if (fd >= 0) {
+        set_options(config, fd); /* Accepted sockets inherit them. */
+    }
     if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
         listen(fd, 1024) != 0 || getsockname(fd, (struct sockaddr *)&bound, &length) != 0 ||
         yb_address_from_sockaddr(&bound, &server_out->address) != YB_OK) {

@@ -227,6 +227,9 @@ connect_sockets(const char *congestion, struct yb_bench_sockets *near, struct yb
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool ok;
 
+    if (listener >= 0) {
+        yb_bench_socket_options(listener, congestion); /* Accepted sockets inherit them. */
+    }
     ok = listener >= 0 && bind(listener, (const struct sockaddr *)&address, length) == 0 &&
          listen(listener, 16) == 0 &&
          getsockname(listener, (struct sockaddr *)&address, &length) == 0;

@@ -687,6 +687,7 @@ on_bytes(void *owner, enum yb_status status, const uint8_t *bytes, size_t length
     }
     yb_net_count(conn->net, YB_NET_STAT_BYTES_IN, length);
     conn->heard_ns = yb_conn_now(conn);
+    conn->in.read_full = length == conn->in.asked_bytes;
     if (conn->state != YB_CONN_LINGER) {
         if (conn->tls != NULL) {
             take_tls(conn, bytes, length);

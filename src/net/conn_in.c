@@ -9,6 +9,9 @@
  * Small frames are taken where they lie in the read buffer; a body is copied
  * only when it came in pieces or when data follows it. Data goes to its sink:
  * what came along with the body by one copy, the rest straight from the socket.
+ * Where frames with much data follow each other, header and body are expected to be as
+ * long as the last ones: they are read by the read that fetches the data before them, and
+ * no data is copied twice. A wrong guess costs a read or a short copy, nothing else.
  *
  * Invariants
  *   I1  Between frames the frame timer is off; inside one it is on, and only
@@ -25,8 +28,8 @@
 #include "net/conn_internal.h"
 #include "net/foreign.h"
 
-/* What is asked for when a frame's header is next: on a bulk lane little, so that the data
- * behind it need not be copied. */
+/* What is asked for when a frame's header is next and nothing is known of its length: on a bulk
+ * lane little, so that the data behind it need not be copied. */
 #define READ_CONTROL_BYTES (64u * 1024u)
 #define READ_BULK_BYTES    (4u * 1024u)
 
@@ -150,6 +153,9 @@ dispatch(struct yb_conn *conn, const uint8_t *body)
     in->sink_skip = 0;
     in->progress_mark =
         in->data_left > YB_CONN_PROGRESS_BYTES ? in->data_left - YB_CONN_PROGRESS_BYTES : 0;
+    in->head_bytes = in->data_left >= DIRECT_BYTES_MIN
+                         ? (uint32_t)YB_FRAME_HEADER_BYTES + in->header.body_bytes
+                         : 0;
     in->state = YB_IN_DISCARD;
     if ((in->header.flags & YB_WIRE_FRAME_FLAG_REPLY) != 0) {
         yb_call_on_reply(conn, &in->header, body);
@@ -366,19 +372,23 @@ void
 yb_conn_in_filled(struct yb_conn *conn, size_t length)
 {
     struct yb_conn_in *in = &conn->in;
+    size_t behind = length > in->data_left ? length - in->data_left : 0;
 
-    YB_ASSERT(in->state == YB_IN_DATA && length <= in->data_left);
-    sink_advance(in, length);
-    in->data_left -= length;
+    YB_ASSERT(in->state == YB_IN_DATA && behind <= sizeof(in->behind));
+    in->read_full = length == in->asked_bytes;
+    sink_advance(in, length - behind);
+    in->data_left -= length - behind;
     if (in->data_left == 0) {
         data_done(conn);
+        yb_conn_in_bytes(conn, in->behind, behind);
     } else {
         note_progress(conn);
     }
 }
 
-/* Put the next part of the sink into the window that a read may fill. A caller may have given
- * more room than the data needs; what comes behind the data is the next frame. */
+/* Put the next part of the sink into the window that a read may fill, and room for the head of
+ * the next frame behind the end of the data. A caller may have given more room than the data
+ * needs. */
 static uint32_t
 fill_window(struct yb_conn_in *in)
 {
@@ -386,7 +396,7 @@ fill_window(struct yb_conn_in *in)
     size_t skip = in->sink_skip;
     uint32_t count = 0;
 
-    for (uint32_t i = in->sink_index; left > 0 && count < YB_CONN_IOV_MAX; i++) {
+    for (uint32_t i = in->sink_index; left > 0 && count < YB_CONN_IOV_MAX - 1; i++) {
         size_t length = in->sink[i].iov_len - skip;
 
         length = length < left ? length : left;
@@ -398,14 +408,49 @@ fill_window(struct yb_conn_in *in)
         }
         skip = 0;
     }
+    in->asked_bytes = in->data_left - left;
+    if (left == 0) {
+        size_t room = in->head_bytes < sizeof(in->behind) ? in->head_bytes : sizeof(in->behind);
+
+        in->window[count].iov_base = in->behind;
+        in->window[count].iov_len = room;
+        count++;
+        in->asked_bytes += room;
+    }
     return count;
+}
+
+/* How much to ask for, but for data that goes straight to its place. */
+static size_t
+read_limit(const struct yb_conn *conn)
+{
+    const struct yb_conn_in *in = &conn->in;
+    size_t left;
+
+    if (conn->lane != YB_WIRE_LANE_BULK || conn->tls != NULL) {
+        return READ_CONTROL_BYTES;
+    }
+    switch (in->state) {
+    case YB_IN_HEADER:
+        return in->head_bytes > 0 && in->head_bytes < READ_BULK_BYTES
+                   ? in->head_bytes - in->header_have
+                   : READ_BULK_BYTES;
+    case YB_IN_BODY:
+        left = in->header.body_bytes - in->body_have;
+        return in->keep_body && in->header.data_bytes >= DIRECT_BYTES_MIN &&
+                       left < READ_CONTROL_BYTES
+                   ? left
+                   : READ_CONTROL_BYTES;
+    case YB_IN_DATA: return READ_BULK_BYTES;
+    case YB_IN_DISCARD: break;
+    }
+    return READ_CONTROL_BYTES;
 }
 
 void
 yb_conn_in_read(struct yb_conn *conn)
 {
     struct yb_conn_in *in = &conn->in;
-    size_t limit = conn->lane == YB_WIRE_LANE_BULK ? READ_BULK_BYTES : READ_CONTROL_BYTES;
     enum yb_status status;
 
     if (conn->state == YB_CONN_CLOSING || conn->stream->reading) {
@@ -414,10 +459,8 @@ yb_conn_in_read(struct yb_conn *conn)
     if (conn->tls == NULL && in->state == YB_IN_DATA && in->data_left >= DIRECT_BYTES_MIN) {
         status = yb_stream_read_into(conn->stream, in->window, fill_window(in));
     } else {
-        if (in->state == YB_IN_DISCARD || in->state == YB_IN_BODY || conn->tls != NULL) {
-            limit = READ_CONTROL_BYTES;
-        }
-        status = yb_stream_read(conn->stream, limit);
+        in->asked_bytes = read_limit(conn);
+        status = yb_stream_read(conn->stream, in->asked_bytes);
     }
     if (status != YB_OK) {
         yb_conn_fail(conn, status, "cannot read");

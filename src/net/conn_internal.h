@@ -25,6 +25,7 @@
 #define YB_CHUNK_BYTES      (32u * 1024u)
 #define YB_CONN_IOV_MAX     32u
 #define YB_CONN_WRITE_MAX   (1024u * 1024u)
+#define YB_CONN_BEHIND_MAX  256u
 #define YB_CONN_TEXT_MAX    520u
 #define YB_CONN_CHUNKS_KEPT 256u /* Free chunks a net keeps: 8 MiB. */
 
@@ -81,10 +82,14 @@ struct yb_conn_in {
     uint32_t sink_count;
     uint32_t sink_index;
     size_t sink_skip;
-    uint64_t progress_mark;               /* data_left at which the frame timer is renewed. */
-    struct yb_call *call;                 /* Whose reply it is, or ... */
-    struct yb_request *request;           /* ... whose data. */
-    struct iovec window[YB_CONN_IOV_MAX]; /* Lent to a read_into in flight. */
+    uint64_t progress_mark;     /* data_left at which the frame timer is renewed. */
+    struct yb_call *call;       /* Whose reply it is, or ... */
+    struct yb_request *request; /* ... whose data. */
+    uint32_t head_bytes;        /* Header and body of the last frame, if it had much ... */
+    size_t asked_bytes;         /* ... data; 0: it had not. Of the last read. */
+    bool read_full;             /* The last read got all that it asked for: there is more. */
+    struct iovec window[YB_CONN_IOV_MAX]; /* Lent to a read_into in flight ... */
+    uint8_t behind[YB_CONN_BEHIND_MAX];   /* ... with room for what comes behind the data. */
 };
 
 /* What is being sent. Headers and bodies form one stream of bytes in chunks; frames with data
@@ -98,6 +103,7 @@ struct yb_conn_out {
     struct yb_out **frames_tail;
     uint64_t data_queued; /* Bytes of data that the kernel has not taken. */
     bool room_wanted;
+    uint32_t postponed;                /* Flushes put off since the last one. */
     struct iovec iov[YB_CONN_IOV_MAX]; /* Lent to a write in flight. */
 };
 

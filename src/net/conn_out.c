@@ -30,12 +30,25 @@
 /* Data is encrypted in pieces of this size. */
 #define TLS_PIECE_BYTES (16u * 1024u)
 
+/* Turns for which a flush waits for the next read. */
+#define POSTPONED_MAX 3u
+
 static void
 run_flush(struct yb_task *task)
 {
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)task - offsetof(struct yb_conn, flush_task));
 
+    /* While bytes pour in, what they cause to be sent goes out together: a write of its own for
+     * each reply would take its time from the reading. */
+    if (conn->in.read_full && conn->out.postponed < POSTPONED_MAX &&
+        conn->state != YB_CONN_CLOSING) {
+        conn->in.read_full = false;
+        conn->out.postponed++;
+        yb_loop_defer(conn->net->options.loop, &conn->flush_task);
+        return;
+    }
+    conn->out.postponed = 0;
     yb_conn_out_flush(conn);
 }
 

@@ -60,12 +60,13 @@ yb_io_wake(struct yb_io *io)
 }
 
 enum yb_status
-yb_io_listen(struct yb_io *io, const struct yb_address *address, yb_accept_fn *on_accept,
-             void *owner, struct yb_listener **listener_out)
+yb_io_listen(struct yb_io *io, const struct yb_address *address,
+             const struct yb_stream_options *options, yb_accept_fn *on_accept, void *owner,
+             struct yb_listener **listener_out)
 {
     YB_ASSERT_OBJ(io, YB_IO_MAGIC);
     YB_ASSERT(on_accept != NULL && listener_out != NULL);
-    return io->ops->listen(io, address, on_accept, owner, listener_out);
+    return io->ops->listen(io, address, options, on_accept, owner, listener_out);
 }
 
 void

@@ -100,8 +100,8 @@ struct yb_io_ops {
     void (*wake)(struct yb_io *io);
 
     enum yb_status (*listen)(struct yb_io *io, const struct yb_address *address,
-                             yb_accept_fn *on_accept, void *owner,
-                             struct yb_listener **listener_out);
+                             const struct yb_stream_options *options, yb_accept_fn *on_accept,
+                             void *owner, struct yb_listener **listener_out);
     void (*listener_address)(const struct yb_listener *listener, struct yb_address *address_out);
     void (*listener_close)(struct yb_listener *listener);
 
@@ -159,9 +159,11 @@ uint32_t yb_io_poll(struct yb_io *io, uint64_t timeout_ns);
 void yb_io_wake(struct yb_io *io);
 
 /* Listen on `address` (port 0: any free one). `on_accept` runs inside poll for every
- * connection. Fails with ADDRESS_IN_USE, INVALID (the machine has no such address), DENIED (a
+ * connection. What `options` (NULL: nothing) ask for holds from a connection's first packet on: a
+ * congestion control that paces, once begun, would go on pacing under another one. Fails with ADDRESS_IN_USE, INVALID (the machine has no such address), DENIED (a
  * privileged port) or NO_MEMORY. On OK the caller owns *listener_out. */
 YB_CHECKED enum yb_status yb_io_listen(struct yb_io *io, const struct yb_address *address,
+                                       const struct yb_stream_options *options,
                                        yb_accept_fn *on_accept, void *owner,
                                        struct yb_listener **listener_out);
 

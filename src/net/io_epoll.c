@@ -405,8 +405,9 @@ run_listeners(struct epoll_io *io)
 }
 
 static enum yb_status
-epoll_listen(struct yb_io *base, const struct yb_address *address, yb_accept_fn *on_accept,
-             void *owner, struct yb_listener **listener_out)
+epoll_listen(struct yb_io *base, const struct yb_address *address,
+             const struct yb_stream_options *options, yb_accept_fn *on_accept, void *owner,
+             struct yb_listener **listener_out)
 {
     struct epoll_io *io = epoll_of(base);
     struct epoll_event event = {.events = EPOLLIN};
@@ -416,7 +417,7 @@ epoll_listen(struct yb_io *base, const struct yb_address *address, yb_accept_fn 
     if (listener == NULL) {
         return YB_NO_MEMORY;
     }
-    status = yb_socket_listen(address, &listener->fd, &listener->address);
+    status = yb_socket_listen(address, options, &listener->fd, &listener->address);
     if (status != YB_OK) {
         goto err_free;
     }

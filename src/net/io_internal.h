@@ -34,7 +34,8 @@ bool yb_io_is_exhausted(int error);
 /* Make a non-blocking, close-on-exec TCP socket and set the options that every stream gets. */
 YB_CHECKED enum yb_status yb_socket_open(const struct yb_address *address, int *fd_out);
 void yb_socket_set_options(int fd, const struct yb_stream_options *options);
-YB_CHECKED enum yb_status yb_socket_listen(const struct yb_address *address, int *fd_out,
+YB_CHECKED enum yb_status yb_socket_listen(const struct yb_address *address,
+                                           const struct yb_stream_options *options, int *fd_out,
                                            struct yb_address *bound_out);
 /* Close, also where a child of fork() still holds the same socket: the peer hears of it at once. */
 void yb_socket_close(int fd, enum yb_close_how how);

@@ -407,8 +407,9 @@ resume_listeners(struct uring_io *io, uint64_t timeout_ns)
 }
 
 static enum yb_status
-uring_listen(struct yb_io *base, const struct yb_address *address, yb_accept_fn *on_accept,
-             void *owner, struct yb_listener **listener_out)
+uring_listen(struct yb_io *base, const struct yb_address *address,
+             const struct yb_stream_options *options, yb_accept_fn *on_accept, void *owner,
+             struct yb_listener **listener_out)
 {
     struct uring_io *io = uring_of(base);
     struct yb_listener *listener = calloc(1, sizeof(*listener));
@@ -417,7 +418,7 @@ uring_listen(struct yb_io *base, const struct yb_address *address, yb_accept_fn 
     if (listener == NULL) {
         return YB_NO_MEMORY;
     }
-    status = yb_socket_listen(address, &listener->fd, &listener->address);
+    status = yb_socket_listen(address, options, &listener->fd, &listener->address);
     if (status != YB_OK) {
         free(listener);
         return status;

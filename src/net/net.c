@@ -197,6 +197,12 @@ yb_net_loop(struct yb_net *net)
     return net->options.loop;
 }
 
+const struct yb_stream_options *
+yb_net_stream_options(const struct yb_net *net)
+{
+    return &net->options.stream;
+}
+
 const struct yb_hello_self *
 yb_net_self(const struct yb_net *net)
 {

@@ -136,5 +136,6 @@ uint32_t yb_net_conn_count(const struct yb_net *net);
 
 struct yb_loop *yb_net_loop(struct yb_net *net);
 const struct yb_hello_self *yb_net_self(const struct yb_net *net);
+const struct yb_stream_options *yb_net_stream_options(const struct yb_net *net);
 
 #endif /* YB_NET_NET_H */

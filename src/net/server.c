@@ -262,8 +262,8 @@ yb_server_create(const struct yb_server_options *options, struct yb_server **ser
         free(server);
         return status;
     }
-    status = yb_io_listen(yb_loop_io(yb_net_loop(net)), &options->address, on_accept, server,
-                          &server->listener);
+    status = yb_io_listen(yb_loop_io(yb_net_loop(net)), &options->address,
+                          yb_net_stream_options(net), on_accept, server, &server->listener);
     if (status != YB_OK) {
         explain(status, address, why_out);
         yb_fence_destroy(&server->fence);

@@ -420,14 +420,16 @@ sim_wake(struct yb_io *base)
 /* ---- listeners ----------------------------------------------------------------------- */
 
 static enum yb_status
-sim_listen(struct yb_io *base, const struct yb_address *address, yb_accept_fn *on_accept,
-           void *owner, struct yb_listener **listener_out)
+sim_listen(struct yb_io *base, const struct yb_address *address,
+           const struct yb_stream_options *options, yb_accept_fn *on_accept, void *owner,
+           struct yb_listener **listener_out)
 {
     struct sim_io *io = io_of(base);
     struct yb_sim_host *host = io->process->host;
     struct yb_address bound = *address;
     struct yb_listener *listener;
 
+    (void)options; /* They are the kernel's business. */
     if (io->process->crashed ||
         !(yb_address_is_wildcard(address) || yb_address_is_loopback(address) ||
           yb_sim_same_ip(address, &host->address))) {

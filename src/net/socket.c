@@ -59,7 +59,8 @@ yb_socket_set_options(int fd, const struct yb_stream_options *options)
 /* A listener never shares its port: SO_REUSEPORT would let a second process of the same user
  * take half of the connections in silence. SO_REUSEADDR only forgives TIME_WAIT. */
 enum yb_status
-yb_socket_listen(const struct yb_address *address, int *fd_out, struct yb_address *bound_out)
+yb_socket_listen(const struct yb_address *address, const struct yb_stream_options *options,
+                 int *fd_out, struct yb_address *bound_out)
 {
     struct sockaddr_storage storage;
     socklen_t length;
@@ -75,6 +76,7 @@ yb_socket_listen(const struct yb_address *address, int *fd_out, struct yb_addres
     if (storage.ss_family == AF_INET6) {
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, yb_address_is_wildcard(address) ? 0 : 1);
     }
+    yb_socket_set_options(fd, options); /* Accepted sockets inherit them. */
     if (bind(fd, (const struct sockaddr *)&storage, length) != 0 ||
         listen(fd, LISTEN_BACKLOG) != 0) {
         status = yb_io_status_of_errno(errno);

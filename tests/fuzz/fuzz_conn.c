@@ -675,7 +675,7 @@ we_call(struct world *world, const struct yb_address *address)
     struct yb_address_list list = {.count = 1};
 
     list.items[0] = *address;
-    YB_ASSERT(yb_io_listen(world->io, address, on_accept, world, &world->listener) == YB_OK);
+    YB_ASSERT(yb_io_listen(world->io, address, NULL, on_accept, world, &world->listener) == YB_OK);
     YB_ASSERT(yb_peer_create(world->net, &list, nobody, &world->peer) == YB_OK);
     make_call(world);
 }

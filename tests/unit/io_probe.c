@@ -267,8 +267,8 @@ io_acceptor_init(struct io_acceptor *acceptor, struct yb_io *io, struct io_probe
 enum yb_status
 io_acceptor_listen(struct io_acceptor *acceptor, const struct yb_address *address)
 {
-    enum yb_status status =
-        yb_io_listen(acceptor->io, address, on_accept, acceptor, &acceptor->listener);
+    enum yb_status status = yb_io_listen(acceptor->io, address, &acceptor->options, on_accept,
+                                         acceptor, &acceptor->listener);
 
     if (status == YB_OK) {
         yb_io_listener_address(acceptor->io, acceptor->listener, &acceptor->address);

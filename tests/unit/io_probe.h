@@ -54,8 +54,9 @@ struct io_acceptor {
     struct yb_io *io;
     struct yb_listener *listener;
     struct yb_address address;
-    bool keep;       /* Do not adopt: the last one is in `accepted`. */
-    bool start_read; /* Let adopted probes read at once. */
+    struct yb_stream_options options; /* Of the listener; set before it listens. */
+    bool keep;                        /* Do not adopt: the last one is in `accepted`. */
+    bool start_read;                  /* Let adopted probes read at once. */
     struct yb_accepted accepted;
     struct io_probe *probes;
     uint32_t probe_count;

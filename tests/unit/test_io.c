@@ -10,9 +10,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "io_probe.h"
 #include "net/io_internal.h"
@@ -231,6 +235,42 @@ test_io__memory_that_cannot_be_touched_is_a_fault_and_not_a_lost_peer(void **sta
     assert_int_equal(munmap(page, 4096), 0);
 }
 
+static void
+note_congestion(void *owner, const struct yb_accepted *accepted)
+{
+    char *name = owner;
+    socklen_t length = 16;
+
+    assert_int_equal(getsockopt((int)accepted->handle, IPPROTO_TCP, TCP_CONGESTION, name, &length),
+                     0);
+    assert_int_equal(close((int)accepted->handle), 0);
+}
+
+/* A congestion control that was in charge first leaves its pacing behind. */
+static void
+test_io__a_listener_s_options_hold_before_a_connection_is_adopted(void **state)
+{
+    const struct yb_stream_options options = {.congestion = "reno"}; /* Every kernel has it. */
+    struct yb_io *io = open_io(state);
+    struct yb_listener *listener = NULL;
+    struct yb_stream *stream = NULL;
+    struct fault_owner owner = {0};
+    struct yb_address address;
+    char why[YB_ADDRESS_WHY_BYTES];
+    char name[16] = "";
+
+    assert_int_equal(yb_address_parse("127.0.0.1", 0, &address, why), YB_OK);
+    assert_int_equal(yb_io_listen(io, &address, &options, note_congestion, name, &listener), YB_OK);
+    yb_io_listener_address(io, listener, &address);
+    assert_int_equal(yb_io_connect(io, &address, NULL, &fault_events, &owner, &stream), YB_OK);
+    AWAIT(io, owner.told > 0 && name[0] != '\0');
+    assert_string_equal(name, "reno");
+    yb_stream_close(stream, YB_CLOSE_ABORT);
+    yb_io_listener_close(io, &listener);
+    AWAIT(io, owner.closed == 1);
+    yb_io_destroy(&io);
+}
+
 static void *
 wake_soon(void *arg)
 {
@@ -297,6 +337,7 @@ main(void)
         const struct CMUnitTest tests[] = {
             T(test_io__a_backend_is_called_by_its_name),
             T(test_io__memory_that_cannot_be_touched_is_a_fault_and_not_a_lost_peer),
+            T(test_io__a_listener_s_options_hold_before_a_connection_is_adopted),
             T(test_io__a_thread_wakes_a_poll_that_waits_for_ever),
             T(test_io__every_descriptor_comes_back),
             T(test_io__every_errno_has_a_status_that_says_what_to_do),
