@@ -51,6 +51,7 @@ struct yb_node_options {
     void *pool_memory;   /* Use this (the simulation's); NULL: shared memory of its own. */
     bool huge_pages;
     uint32_t numa_node;          /* YB_SHARED_NUMA_ANY: none. */
+    bool verify;                 /* Sum each 64 KiB of a value, and compare before it is read. */
     const char *policy;          /* Eviction: "lru", "lfu" or "s3fifo"; NULL: s3fifo. */
     uint32_t blocks_max;         /* 0: one for each 4 KiB of the pool, at most 16 Mi. */
     uint32_t high_permille;      /* Evict above this use ... 0: 950 ... */
@@ -61,6 +62,11 @@ struct yb_node_options {
     /* The engine through which puts are pulled and pins are read; its region of the pool is
      * registered by the node. NULL: bytes come and go in frames only. */
     struct yb_transfer *engine;
+    const char *engine_address; /* Where it listens. */
+    /* Whether the process of that identity is proved to be gone: then what it borrowed is free again
+     * (RULES A12). NULL: borrowing is UNSUPPORTED. */
+    bool (*gone)(void *context, struct yb_id identity);
+    void *gone_context;
     struct yb_stats *stats; /* As for a net; may be NULL. */
     struct yb_log *log;
     yb_span_random_fn *random;

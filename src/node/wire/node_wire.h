@@ -10,10 +10,6 @@
 
 #include "net/wire/codec.h"
 
-/* Most blocks in one put: its answer is remembered. */
-#define YB_WIRE_PUT_ITEMS_MAX 0x80u
-/* Most blocks in one get or pin. */
-#define YB_WIRE_GET_ITEMS_MAX 0x1000u
 /* Longest key. */
 #define YB_WIRE_KEY_BYTES_MAX 0x400u
 /* Most blocks in one drop. */

@@ -1,0 +1,1039 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A node's life, its tenants, and the states of its blocks.
+ */
+#include "node/node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "node/node_internal.h"
+
+#define TICK_NS      (10 * YB_NS_PER_MS)
+#define SWEEP_STEP   8192u
+#define BLOCKS_LIMIT (16u * 1024u * 1024u)
+#define BODY_MAX     (1024u * 1024u)
+
+static const struct yb_stats_metric node_stats[] = {YB_NODE_STATS(YB_STATS_ROW)};
+
+void
+yb_node_count(struct yb_node *node, enum yb_node_stat stat, uint64_t delta)
+{
+    yb_stats_add(node->shard, node->stats_first + (uint32_t)stat, delta);
+}
+
+void
+yb_node_count_status(struct yb_node *node, enum yb_node_stat stat, enum yb_status status)
+{
+    yb_stats_add_at(node->shard, node->stats_first + (uint32_t)stat, yb_stats_status_index(status),
+                    0, 1);
+}
+
+void
+yb_node_reply(struct yb_node *node, struct yb_request *request, enum yb_status status,
+              const void *body, size_t body_bytes)
+{
+    YB_ASSERT(node->requests > 0);
+    node->requests--;
+    yb_request_reply(request, status, body, (uint32_t)body_bytes, NULL, 0);
+}
+
+/* ---- tenants -------------------------------------------------------------------------------- */
+
+uint32_t
+yb_node_tenant(struct yb_node *node, const char *name)
+{
+    struct yb_tenant *tenant;
+
+    if (node->tenant_last < node->tenant_count &&
+        strcmp(node->tenants[node->tenant_last].name, name) == 0) {
+        return node->tenant_last;
+    }
+    for (uint32_t i = 0; i < node->tenant_count; i++) {
+        if (strcmp(node->tenants[i].name, name) == 0) {
+            node->tenant_last = i;
+            return i;
+        }
+    }
+    if (node->tenant_count == YB_TENANTS_MAX || strlen(name) >= sizeof(tenant->name)) {
+        return UINT32_MAX;
+    }
+    tenant = &node->tenants[node->tenant_count];
+    (void)snprintf(tenant->name, sizeof(tenant->name), "%s", name);
+    tenant->credit = UINT64_MAX;
+    node->tenant_last = node->tenant_count;
+    return node->tenant_count++;
+}
+
+uint32_t
+yb_node_tenant_of(struct yb_node *node, const struct yb_request *request)
+{
+    return yb_node_tenant(node,
+                          request->peer->tenant[0] != '\0' ? request->peer->tenant : "default");
+}
+
+uint64_t
+yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush)
+{
+    struct yb_tenant *known = &node->tenants[tenant];
+    uint64_t gone;
+
+    if (flush <= known->flush) {
+        return 0;
+    }
+    known->flush = flush; /* Every older block is a miss from here on (N1) ... */
+    gone = known->live;
+    known->live = 0;
+    node->sweep_left = yb_block_span(node->blocks); /* ... and its memory comes back in steps. */
+    yb_node_count(node, YB_NODE_STAT_FLUSHED, gone);
+    return gone;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+bool
+yb_node_serving(const struct yb_node *node)
+{
+    return node->registered && yb_node_now(node) < yb_member_lease_until(node->member);
+}
+
+const uint8_t *
+yb_node_bytes(const struct yb_node *node, const struct yb_block *block)
+{
+    return yb_dram_bytes(node->pool, &block->extent);
+}
+
+const uint8_t *
+yb_node_key(const struct yb_node *node, const struct yb_block *block)
+{
+    return yb_node_bytes(node, block) + block->size;
+}
+
+struct yb_block *
+yb_node_find(struct yb_node *node, uint32_t tenant, struct yb_id hash, const uint8_t *key,
+             uint32_t key_bytes, uint64_t grant, enum yb_status *status_out)
+{
+    struct yb_block *block;
+
+    *status_out = YB_FENCED;
+    if (!yb_node_serving(node)) {
+        return NULL;
+    }
+    *status_out = YB_NOT_FOUND;
+    block = yb_block_granted(node->blocks, hash);
+    if (block == NULL || block->tenant != tenant || block->flush < node->tenants[tenant].flush ||
+        block->expires_ns <= yb_node_now(node)) {
+        return NULL;
+    }
+    if (block->key_bytes != key_bytes || memcmp(yb_node_key(node, block), key, key_bytes) != 0) {
+        return NULL; /* Another key of the same hash: a miss. */
+    }
+    if (grant != YB_WIRE_NO_GRANT && grant != block->grant) {
+        *status_out = YB_STALE;
+        return NULL;
+    }
+    *status_out = YB_OK;
+    return block;
+}
+
+static void
+set_state(struct yb_node *node, struct yb_block *block, enum yb_dram_state state)
+{
+    yb_dram_set_state(node->pool, &block->extent, state);
+}
+
+/* Take a block out of its group's ring. */
+static void
+leave_group(struct yb_node *node, struct yb_block *block)
+{
+    uint32_t self = yb_block_index(node->blocks, block);
+
+    yb_block_at(node->blocks, block->group_previous)->group_next = block->group_next;
+    yb_block_at(node->blocks, block->group_next)->group_previous = block->group_previous;
+    block->group_next = block->group_previous = self;
+}
+
+/* Give memory and record back. */
+static void
+free_block(struct yb_node *node, struct yb_block *block)
+{
+    YB_ASSERT(block->pins == 0);
+    leave_group(node, block);
+    yb_dram_free(node->pool, &block->extent);
+    yb_block_give(node->blocks, block);
+}
+
+void
+yb_node_discard(struct yb_node *node, struct yb_block *block)
+{
+    YB_ASSERT(block->state == YB_BLOCK_IN_FLIGHT || block->state == YB_BLOCK_COMMITTED);
+    YB_ASSERT(block->put == NULL);
+    if (block->pins > 0) { /* A copy of its bytes is being made. */
+        yb_block_unlink(node->blocks, block);
+        block->state = YB_BLOCK_DOOMED;
+        set_state(node, block, YB_DRAM_QUARANTINED);
+        return;
+    }
+    free_block(node, block);
+}
+
+void
+yb_node_pin(struct yb_node *node, struct yb_block *block)
+{
+    (void)node;
+    block->pins++;
+    if (block->ordered && block->pins == 1 &&
+        yb_policy_pin(node->policy, &block->policy.entry) != YB_OK) {
+        YB_ASSERT(false); /* One pin of ours at a time. */
+    }
+}
+
+void
+yb_node_unpin(struct yb_node *node, struct yb_block *block)
+{
+    YB_ASSERT(block->pins > 0);
+    block->pins--;
+    if (block->pins > 0) {
+        return;
+    }
+    if (block->state == YB_BLOCK_DOOMED) {
+        free_block(node, block);
+    } else if (block->ordered) {
+        yb_policy_unpin(node->policy, &block->policy.entry);
+    }
+}
+
+static void
+remember_ghost(struct yb_node *node, const struct yb_block *block, uint8_t fate)
+{
+    uint64_t place = yb_hash_table_id(0, block->hash) & (YB_NODE_GHOSTS - 1);
+
+    node->ghosts[place] =
+        (struct yb_node_ghost){.hash = block->hash, .when_ns = yb_node_now(node), .fate = fate};
+}
+
+/* Tell the directory that a copy is gone. The stream may be full or down: then the inventory says it,
+ * by not naming it. */
+static void
+withdraw_block(struct yb_node *node, const struct yb_block *block)
+{
+    struct yb_publisher_item item = {
+        .wire = {.hash = block->hash,
+                 .grant = block->grant,
+                 .write = block->write,
+                 .size = block->size,
+                 .flush = block->flush,
+                 .mode = YB_WIRE_MODE_WITHDRAW,
+                 .tier = YB_WIRE_TIER_DRAM,
+                 .replicas = block->replicas},
+        .tenant = block->tenant,
+    };
+
+    if (node->registered && yb_publisher_push(node->publisher, &item) != YB_OK) {
+        yb_member_fenced(node->member); /* Register again, and name what is left. */
+    }
+}
+
+void
+yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool withdraw)
+{
+    struct yb_tenant *tenant = &node->tenants[block->tenant];
+
+    YB_ASSERT(block->state == YB_BLOCK_GRANTED);
+    if (withdraw) {
+        withdraw_block(node, block);
+    }
+    yb_node_watch_gone(node, block);
+    remember_ghost(node, block, fate);
+    if (block->ordered) {
+        if (block->pins > 0) {
+            yb_policy_unpin(node->policy, &block->policy.entry);
+        }
+        if (block->hold_until_ns != 0) {
+            yb_policy_unpin(node->policy, &block->policy.entry);
+        }
+        if (fate == YB_WIRE_FATE_EVICTED) {
+            yb_policy_evict(node->policy, &block->policy.entry);
+        } else {
+            yb_policy_remove(node->policy, &block->policy.entry);
+        }
+        block->ordered = 0;
+    }
+    if (block->hold_until_ns != 0) {
+        block->hold_until_ns = 0;
+        node->held_bytes -= block->extent.length;
+    }
+    if (block->flush >= tenant->flush && tenant->live > 0) {
+        tenant->live--;
+    }
+    node->granted_count--;
+    yb_block_unlink(node->blocks, block);
+    block->state = YB_BLOCK_DOOMED;
+    if (block->pins > 0) {
+        set_state(node, block, YB_DRAM_QUARANTINED);
+        return;
+    }
+    free_block(node, block);
+}
+
+void
+yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool sole)
+{
+    struct yb_block *old = yb_block_granted(node->blocks, block->hash);
+    struct yb_policy_facts facts = {
+        .hash = yb_hash_table_id(0, block->hash),
+        .size = block->extent.length,
+        .linked = true,
+        .duplicate = !sole,
+    };
+
+    YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
+    if (old != NULL) {
+        yb_node_doom(node, old, YB_WIRE_FATE_REMOVED, false); /* Replaced, or a lost inventory. */
+    }
+    block->grant = grant;
+    block->state = YB_BLOCK_GRANTED;
+    block->access_ns = yb_node_now(node);
+    node->grant_max = grant > node->grant_max ? grant : node->grant_max;
+    set_state(node, block, YB_DRAM_LIVE);
+    node->tenants[block->tenant].live++;
+    node->granted_count++;
+    if ((block->flags & YB_WIRE_BLOCK_FLAG_HARD_PIN) == 0) {
+        yb_policy_insert(node->policy, &block->policy.entry, &facts, block->access_ns);
+        block->ordered = 1;
+        if (block->pins > 0 && yb_policy_pin(node->policy, &block->policy.entry) != YB_OK) {
+            YB_ASSERT(false);
+        }
+    }
+    yb_node_count(node, YB_NODE_STAT_PUT_BYTES, block->size);
+}
+
+/* ---- what the stream of publications says ---------------------------------------------------- */
+
+static struct yb_block *
+block_of_item(struct yb_node *node, const struct yb_publisher_item *item)
+{
+    struct yb_block *block;
+
+    if (item->block == 0 || item->block > yb_block_span(node->blocks)) {
+        return NULL;
+    }
+    block = yb_block_at(node->blocks, item->block - 1);
+    if (block->state == YB_BLOCK_FREE || block->state == YB_BLOCK_DOOMED ||
+        block->write != item->wire.write || !yb_id_equal(block->hash, item->wire.hash)) {
+        return NULL;
+    }
+    return block;
+}
+
+static void
+on_answer(void *owner, const struct yb_publisher_item *item,
+          const struct yb_wire_grant_answer *answer)
+{
+    struct yb_node *node = owner;
+    struct yb_block *block = block_of_item(node, item);
+    bool sole = (answer->flags & YB_WIRE_ANSWER_FLAG_SOLE) != 0;
+
+    if (block == NULL) {
+        return; /* A withdrawal, or gone meanwhile. */
+    }
+    block->published = 0;
+    if (item->wire.mode != YB_WIRE_MODE_INVENTORY) {
+        yb_node_put_answered(node, block, (enum yb_status)answer->status, answer->grant, sole);
+    } else if (block->state == YB_BLOCK_GRANTED && block->grant == item->wire.grant) {
+        if (answer->status != YB_OK) { /* Lost against another copy, flushed, removed. */
+            yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, false);
+        } else if (block->ordered) {
+            yb_policy_set_duplicate(node->policy, &block->policy.entry, !sole);
+        }
+    }
+}
+
+static bool
+on_inventory(void *owner, uint64_t *cursor, struct yb_publisher_item *item_out)
+{
+    struct yb_node *node = owner;
+
+    while (*cursor < yb_block_span(node->blocks)) {
+        struct yb_block *block = yb_block_at(node->blocks, (uint32_t)(*cursor)++);
+
+        if (block->state != YB_BLOCK_GRANTED) {
+            continue;
+        }
+        *item_out = (struct yb_publisher_item){
+            .wire = {.hash = block->hash,
+                     .grant = block->grant,
+                     .write = block->write,
+                     .size = block->size,
+                     .flush = block->flush,
+                     .mode = YB_WIRE_MODE_INVENTORY,
+                     .tier = YB_WIRE_TIER_DRAM,
+                     .flags = block->flags,
+                     .replicas = block->replicas},
+            .tenant = block->tenant,
+            .block = yb_block_index(node->blocks, block) + 1,
+        };
+        return true;
+    }
+    return false;
+}
+
+static uint32_t
+on_key(void *owner, const struct yb_publisher_item *item, uint8_t key_out[YB_PUBLISHER_KEY_ROOM])
+{
+    struct yb_node *node = owner;
+    const struct yb_block *block = block_of_item(node, item);
+
+    if (block == NULL) {
+        return 0;
+    }
+    memcpy(key_out, yb_node_key(node, block), block->key_bytes);
+    return block->key_bytes;
+}
+
+static const char *
+tenant_name(void *owner, uint16_t tenant)
+{
+    struct yb_node *node = owner;
+
+    return tenant < node->tenant_count ? node->tenants[tenant].name : "default";
+}
+
+static void
+on_fenced(void *owner, enum yb_status status)
+{
+    struct yb_node *node = owner;
+
+    yb_log_warn(node->options.log, "node", "the directory refuses our stream",
+                yb_log_status("status", status));
+    yb_member_fenced(node->member);
+}
+
+static const struct yb_publisher_events publisher_events = {
+    .on_answer = on_answer,
+    .on_inventory = on_inventory,
+    .on_key = on_key,
+    .tenant_name = tenant_name,
+    .on_fenced = on_fenced,
+};
+
+/* ---- membership ----------------------------------------------------------------------------- */
+
+static void
+take_tenants(struct yb_node *node, uint64_t version,
+             const struct yb_wire_tenant_state_list *tenants)
+{
+    for (uint32_t i = 0; i < tenants->count; i++) {
+        struct yb_wire_tenant_state state;
+        char name[65] = {0};
+        uint32_t tenant;
+
+        yb_wire_tenant_state_at(tenants, i, &state);
+        memcpy(name, state.tenant, sizeof(state.tenant));
+        tenant = yb_node_tenant(node, name);
+        if (tenant != UINT32_MAX) {
+            node->tenants[tenant].credit = state.credit;
+            (void)yb_node_flush(node, tenant, state.flush);
+        }
+    }
+    node->flush_version = version;
+    atomic_store(&yb_member_vitals(node->member)->flush_version, version);
+}
+
+static void
+on_tenants(void *owner, uint64_t version, const struct yb_wire_tenant_state_list *tenants)
+{
+    take_tenants(owner, version, tenants);
+}
+
+/* What is granted may not be named any more: a dead life's blocks never come back (RULES A5). */
+static void
+drop_granted(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_GRANTED) {
+            yb_node_doom(node, block, YB_WIRE_FATE_SLOT_LOST, false);
+        }
+    }
+}
+
+/* Blocks that wait for a grant go to the new stream; those for which nobody waits any more go. */
+static void
+republish(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state != YB_BLOCK_COMMITTED) {
+            continue;
+        }
+        block->published = 0;
+        if (block->put == NULL) {
+            yb_node_discard(node, block);
+        } else if (block->flush < node->tenants[block->tenant].flush) {
+            yb_node_put_answered(node, block, YB_STALE, 0, false);
+        } else if (yb_node_publish(node, block) != YB_OK) {
+            yb_node_put_answered(node, block, YB_AGAIN, 0, false);
+        }
+    }
+}
+
+static void
+on_registered(void *owner, const struct yb_member_registration *registration)
+{
+    struct yb_node *node = owner;
+    bool same_seed = node->has_seed && memcmp(node->seed, registration->seed, 16) == 0;
+    struct yb_publisher_stream stream = {
+        .net = node->net,
+        .peer = yb_member_directory(node->member),
+        .incarnation = registration->incarnation,
+        .epoch = registration->epoch,
+        .slot = registration->slot,
+        .keys = registration->want_keys,
+    };
+
+    if (!registration->keep || !same_seed) {
+        drop_granted(node);
+    }
+    memcpy(node->seed, registration->seed, sizeof(node->seed));
+    node->has_seed = true;
+    node->incarnation = registration->incarnation;
+    node->epoch = registration->epoch;
+    node->slot = registration->slot;
+    node->want_keys = registration->want_keys;
+    node->slot_state = YB_WIRE_SLOT_STATE_SERVING;
+    take_tenants(node, registration->flush_version, &registration->tenants);
+    stream.inventory = true;
+    node->registered = true;
+    yb_publisher_begin(node->publisher, &stream);
+    republish(node);
+    yb_node_count(node, YB_NODE_STAT_REGISTERED, 1);
+    yb_log_info(node->options.log, "node", "registered", yb_log_u64("slot", node->slot),
+                yb_log_u64("incarnation", node->incarnation),
+                yb_log_u64("blocks", node->granted_count));
+}
+
+static void
+on_lost(void *owner)
+{
+    struct yb_node *node = owner;
+    struct yb_publisher_item item;
+
+    node->registered = false;
+    yb_publisher_end(node->publisher);
+    while (yb_publisher_take(node->publisher, &item)) {
+        /* Blocks that wait for grants are found again in the table; withdrawals are said by the
+         * next inventory. */
+    }
+    yb_log_warn(node->options.log, "node", "membership lost", yb_log_u64("slot", node->slot));
+}
+
+static void
+on_state(void *owner, uint8_t state)
+{
+    struct yb_node *node = owner;
+
+    node->slot_state = state;
+}
+
+static uint64_t
+grant_max(void *owner)
+{
+    return ((struct yb_node *)owner)->grant_max;
+}
+
+static const struct yb_member_events member_events = {
+    .on_registered = on_registered,
+    .on_lost = on_lost,
+    .on_tenants = on_tenants,
+    .on_state = on_state,
+    .grant_max = grant_max,
+};
+
+/* ---- the tick ------------------------------------------------------------------------------- */
+
+/* Collect flushed and expired blocks, some at a time. */
+static void
+sweep(struct yb_node *node)
+{
+    uint32_t span = yb_block_span(node->blocks);
+    uint64_t now_ns = yb_node_now(node);
+
+    for (uint32_t i = 0; i < SWEEP_STEP && i < span; i++) {
+        struct yb_block *block = yb_block_at(node->blocks, node->sweep_at % span);
+
+        node->sweep_at = (node->sweep_at + 1) % span;
+        if (block->state != YB_BLOCK_GRANTED) {
+            continue;
+        }
+        if (block->hold_until_ns != 0 && block->hold_until_ns <= now_ns) {
+            block->hold_until_ns = 0;
+            node->held_bytes -= block->extent.length;
+            if (block->ordered) {
+                yb_policy_unpin(node->policy, &block->policy.entry);
+            }
+        }
+        if (block->flush < node->tenants[block->tenant].flush) {
+            yb_node_doom(node, block, YB_WIRE_FATE_FLUSHED, false);
+        } else if (block->expires_ns <= now_ns) {
+            yb_node_count(node, YB_NODE_STAT_EXPIRED, 1);
+            yb_node_doom(node, block, YB_WIRE_FATE_EXPIRED, true);
+        }
+    }
+}
+
+/* Let heartbeats and metrics know. */
+static void
+show_vitals(struct yb_node *node)
+{
+    static const struct {
+        enum yb_node_stat stat;
+        enum yb_dram_state state;
+    } gauges[] = {
+        {YB_NODE_STAT_LIVE, YB_DRAM_LIVE},
+        {YB_NODE_STAT_IN_FLIGHT, YB_DRAM_IN_FLIGHT},
+        {YB_NODE_STAT_UNGRANTED, YB_DRAM_UNGRANTED},
+        {YB_NODE_STAT_QUARANTINED, YB_DRAM_QUARANTINED},
+    };
+    struct yb_member_vitals *vitals = yb_member_vitals(node->member);
+    struct yb_dram_info info = yb_dram_info(node->pool);
+    const uint64_t *bytes = info.state_bytes;
+    uint32_t count = 0;
+
+    atomic_store(&vitals->live, bytes[YB_DRAM_LIVE]);
+    atomic_store(&vitals->in_flight, bytes[YB_DRAM_IN_FLIGHT]);
+    atomic_store(&vitals->ungranted, bytes[YB_DRAM_UNGRANTED]);
+    atomic_store(&vitals->quarantined, bytes[YB_DRAM_QUARANTINED]);
+    atomic_store(&vitals->drained,
+                 node->slot_state == YB_WIRE_SLOT_STATE_DRAINING && node->granted_count == 0);
+    atomic_fetch_add(&vitals->use_sequence, 1);
+    for (uint32_t i = 0; i < node->tenant_count && count < YB_MEMBER_USES; i++) {
+        uint64_t used = yb_dram_tenant_bytes(node->pool, i);
+
+        if (used > 0) {
+            struct yb_wire_tenant_use *use = &vitals->uses[count++];
+
+            use->used = used;
+            memcpy(use->tenant, node->tenants[i].name, sizeof(use->tenant));
+        }
+    }
+    atomic_store(&vitals->use_count, count);
+    atomic_fetch_add(&vitals->use_sequence, 1);
+    for (uint32_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
+        yb_stats_set(node->shard, node->stats_first + (uint32_t)gauges[i].stat,
+                     (int64_t)bytes[gauges[i].state]);
+    }
+    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_CAPACITY,
+                 (int64_t)info.allocator.capacity);
+    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BLOCKS,
+                 (int64_t)node->granted_count);
+}
+
+static void
+on_tick(struct yb_timer *timer)
+{
+    struct yb_node *node = (struct yb_node *)((uint8_t *)timer - offsetof(struct yb_node, tick));
+
+    sweep(node);
+    yb_node_evict_tick(node);
+    yb_node_put_tick(node, false);
+    yb_node_pin_tick(node, false);
+    yb_node_watch_tick(node, false);
+    show_vitals(node);
+    yb_loop_arm(yb_net_loop(node->net), timer, yb_node_now(node) + TICK_NS);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+#define CLIENTS   (YB_ROLE_BIT(YB_WIRE_ROLE_CLIENT) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
+#define DIRECTORY (YB_ROLE_BIT(YB_WIRE_ROLE_DIRECTORY) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
+#define NODES     (YB_ROLE_BIT(YB_WIRE_ROLE_NODE) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
+
+#define METHOD(type_, name_, roles_, mutates_, handle_, ...)                                \
+    {                                                                                       \
+        .type = YB_WIRE_NODE_TYPE_##type_, .name = (name_), .roles = (roles_),              \
+        .mutates = (mutates_), .body_bytes_max = BODY_MAX, .handle = (handle_), __VA_ARGS__ \
+    }
+
+static const struct yb_method methods[] = {
+    METHOD(PUT, "put", CLIENTS, true, yb_node_put_handle, .place = yb_node_put_place,
+           .abort = yb_node_put_abort),
+    METHOD(GET, "get", CLIENTS, false, yb_node_get_handle, ),
+    METHOD(PIN, "pin", CLIENTS, false, yb_node_pin_handle, ),
+    METHOD(RELEASE, "release", CLIENTS, false, yb_node_release_handle, ),
+    METHOD(DROP, "drop", DIRECTORY, false, yb_node_drop_handle, ),
+    METHOD(FLUSH, "flush", DIRECTORY, false, yb_node_flush_handle, ),
+    METHOD(HOLD, "hold", DIRECTORY, false, yb_node_hold_handle, ),
+    METHOD(COPY, "copy", DIRECTORY, true, yb_node_copy_handle, ),
+    METHOD(FETCH_BLOCK, "fetch_block", NODES, false, yb_node_fetch_block_handle, ),
+    METHOD(LIST, "list", CLIENTS, false, yb_node_list_handle, ),
+    METHOD(REMOVE_UNHELD, "remove_unheld", CLIENTS, true, yb_node_remove_unheld_handle, ),
+    METHOD(NODE_STAT, "node_stat", YB_ROLE_ANY, false, yb_node_stat_handle, ),
+    METHOD(BLOCK_STAT, "block_stat", CLIENTS, false, yb_node_block_stat_handle, ),
+    METHOD(WATCH, "watch", CLIENTS, false, yb_node_watch_handle, ),
+};
+
+static enum yb_status
+copy_strings(struct yb_node *node)
+{
+    const char **strings[] = {&node->options.name, &node->options.address, &node->options.rack,
+                              &node->options.zone, &node->options.policy};
+
+    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
+        node->strings[i] = strdup(*strings[i] != NULL ? *strings[i] : "");
+        if (node->strings[i] == NULL) {
+            return YB_NO_MEMORY;
+        }
+        *strings[i] = node->strings[i];
+    }
+    return YB_OK;
+}
+
+static void
+set_defaults(struct yb_node_options *options)
+{
+    options->policy = options->policy != NULL ? options->policy : "s3fifo";
+    options->high_permille = options->high_permille != 0 ? options->high_permille : 950;
+    options->low_permille = options->low_permille != 0 ? options->low_permille : 900;
+    options->ungranted_permille =
+        options->ungranted_permille != 0 ? options->ungranted_permille : 250;
+    options->pinned_permille = options->pinned_permille != 0 ? options->pinned_permille : 250;
+    options->pin_max_ms = options->pin_max_ms != 0 ? options->pin_max_ms : 5000;
+    if (options->blocks_max == 0) {
+        uint64_t blocks = options->pool_bytes / 4096 + 1024;
+
+        options->blocks_max = blocks < BLOCKS_LIMIT ? (uint32_t)blocks : BLOCKS_LIMIT;
+    }
+}
+
+static enum yb_status
+create_tables(struct yb_node *node)
+{
+    struct yb_policy_options policy = {.name = node->options.policy,
+                                       .ghost_count = node->options.blocks_max};
+    uint64_t table_seed = 0;
+    enum yb_status status;
+
+    node->options.random(node->options.random_context, &table_seed, sizeof(table_seed));
+    node->tenants = calloc(YB_TENANTS_MAX, sizeof(*node->tenants));
+    node->ghosts = calloc(YB_NODE_GHOSTS, sizeof(*node->ghosts));
+    node->groups = calloc(YB_NODE_GROUPS, sizeof(*node->groups));
+    node->sink = malloc(YB_NODE_SINK_BYTES);
+    node->scratch = malloc(YB_NODE_SCRATCH_BYTES);
+    node->keys = malloc(YB_NODE_KEYS_BYTES);
+    if (node->tenants == NULL || node->ghosts == NULL || node->groups == NULL ||
+        node->sink == NULL || node->scratch == NULL) {
+        return YB_NO_MEMORY;
+    }
+    if ((status = yb_block_table_create(node->options.blocks_max, table_seed, &node->blocks)) !=
+            YB_OK ||
+        (status = yb_policy_create(&policy, &node->policy)) != YB_OK ||
+        (status = yb_publisher_create(&publisher_events, node, &node->publisher)) != YB_OK ||
+        (status = yb_pool_create("node puts", sizeof(struct yb_node_put), YB_NODE_PUTS,
+                                 &node->puts)) != YB_OK ||
+        (status = yb_pool_create("node reads", sizeof(struct yb_node_read), YB_NODE_READS,
+                                 &node->reads)) != YB_OK ||
+        (status = yb_node_loans_create(node)) != YB_OK ||
+        (status = yb_node_watch_create(node)) != YB_OK ||
+        (status = yb_node_copies_create(node)) != YB_OK) {
+        return status;
+    }
+    return YB_OK;
+}
+
+/* What a directory has leased of a tenant's quota to this node. */
+static bool
+admit(void *context, uint32_t tenant, uint64_t used_bytes)
+{
+    const struct yb_node *node = context;
+
+    return used_bytes <= node->tenants[tenant].credit;
+}
+
+static enum yb_status
+create_pool(struct yb_node *node, char *why_out, size_t why_bytes)
+{
+    struct yb_dram_pool_options pool = {
+        .capacity = node->options.pool_bytes,
+        .pending_permille = node->options.ungranted_permille,
+        .tenant_count = YB_TENANTS_MAX,
+        .admit = admit,
+        .admit_context = node,
+        .borrowed = node->options.pool_memory != NULL,
+        .base = node->options.pool_memory,
+        .huge = node->options.huge_pages,
+        .numa_node = node->options.numa_node,
+    };
+
+    return yb_dram_pool_create(&pool, &node->pool, why_out, (uint32_t)why_bytes);
+}
+
+static enum yb_status
+create_member(struct yb_node *node)
+{
+    struct yb_member_facts facts = {
+        .name = node->options.name,
+        .address = node->options.address,
+        .data_address = "",
+        .rack = node->options.rack,
+        .zone = node->options.zone,
+        .host = node->options.host,
+        .capacity = node->options.pool_bytes,
+        .directory = node->options.directory,
+    };
+
+    return yb_member_create(&facts, &member_events, node, &node->member);
+}
+
+enum yb_status
+yb_node_create(const struct yb_node_options *options, struct yb_node **node_out, char *why_out,
+               size_t why_bytes)
+{
+    struct yb_node *node = calloc(1, sizeof(*node));
+    enum yb_status status;
+
+    why_out[0] = '\0';
+    if (node == NULL) {
+        return YB_NO_MEMORY;
+    }
+    node->magic = YB_NODE_MAGIC;
+    node->options = *options;
+    set_defaults(&node->options);
+    node->service = (struct yb_service){
+        .methods = methods, .method_count = sizeof(methods) / sizeof(methods[0]), .owner = node};
+    yb_timer_init(&node->tick, on_tick);
+    if ((status = copy_strings(node)) != YB_OK || (status = create_tables(node)) != YB_OK ||
+        (status = create_pool(node, why_out, why_bytes)) != YB_OK ||
+        (status = create_member(node)) != YB_OK) {
+        goto err_destroy;
+    }
+    if (options->stats != NULL &&
+        ((status = yb_stats_register(options->stats, "node", node_stats, YB_NODE_STAT_COUNT,
+                                     &node->stats_first)) != YB_OK ||
+         (status = yb_stats_shard_take(options->stats, &node->shard)) != YB_OK)) {
+        goto err_destroy;
+    }
+    *node_out = node;
+    return YB_OK;
+
+err_destroy:
+    if (why_out[0] == '\0') {
+        (void)snprintf(why_out, why_bytes,
+                       "the node \"%s\" cannot be made: %s; look at its name (63 characters), its "
+                       "eviction policy and its sizes",
+                       options->name, yb_status_text(status));
+    }
+    yb_node_destroy(&node);
+    return status;
+}
+
+const struct yb_service *
+yb_node_service(struct yb_node *node)
+{
+    return &node->service;
+}
+
+enum yb_status
+yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
+{
+    enum yb_status status;
+
+    YB_ASSERT(node->magic == YB_NODE_MAGIC && node->net == NULL);
+    node->net = net;
+    status = yb_member_start(node->member, net, heart);
+    if (status != YB_OK) {
+        node->net = NULL;
+        return status;
+    }
+    show_vitals(node);
+    yb_loop_arm(yb_net_loop(net), &node->tick, yb_node_now(node) + TICK_NS);
+    return YB_OK;
+}
+
+void
+yb_node_stop(struct yb_node *node)
+{
+    struct yb_publisher_item item;
+
+    if (node->net == NULL || node->stopping) {
+        return;
+    }
+    node->stopping = true;
+    node->registered = false;
+    yb_loop_disarm(yb_net_loop(node->net), &node->tick);
+    yb_publisher_end(node->publisher);
+    while (yb_publisher_take(node->publisher, &item)) {
+        /* Nobody will ask. */
+    }
+    yb_node_put_tick(node, true);
+    yb_node_pin_tick(node, true);
+    yb_node_watch_tick(node, true);
+    yb_node_copies_stop(node);
+    yb_member_stop(node->member);
+}
+
+bool
+yb_node_idle(const struct yb_node *node)
+{
+    struct yb_pool_counts reads;
+
+    yb_pool_counts(node->reads, &reads);
+    return node->net == NULL ||
+           (node->stopping && yb_member_idle(node->member) && yb_publisher_idle(node->publisher) &&
+            yb_node_copies_idle(node) && node->requests == 0 && reads.in_use == 0);
+}
+
+/* Free every block that is left; nobody reads any more. */
+static void
+free_blocks(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_FREE) {
+            continue;
+        }
+        block->pins = 0;
+        block->ordered = 0;
+        block->put = NULL;
+        free_block(node, block);
+    }
+}
+
+void
+yb_node_destroy(struct yb_node **node_in)
+{
+    struct yb_node *node = *node_in;
+
+    if (node == NULL) {
+        return;
+    }
+    YB_ASSERT(node->magic == YB_NODE_MAGIC);
+    YB_ASSERT(node->reads == NULL || yb_node_idle(node));
+    node->magic = 0;
+    yb_policy_destroy(&node->policy);
+    if (node->blocks != NULL && node->pool != NULL) {
+        free_blocks(node);
+    }
+    yb_node_copies_destroy(node);
+    yb_node_watch_destroy(node);
+    yb_node_loans_destroy(node);
+    yb_member_destroy(&node->member);
+    yb_publisher_destroy(&node->publisher);
+    yb_dram_pool_destroy(&node->pool);
+    yb_block_table_destroy(&node->blocks);
+    yb_pool_destroy(&node->puts);
+    yb_pool_destroy(&node->reads);
+    if (node->shard != NULL) {
+        yb_stats_shard_release(&node->shard);
+    }
+    free(node->keys);
+    free(node->scratch);
+    free(node->sink);
+    free(node->ghosts);
+    free(node->groups);
+    free(node->tenants);
+    for (size_t i = 0; i < sizeof(node->strings) / sizeof(node->strings[0]); i++) {
+        free(node->strings[i]);
+    }
+    free(node);
+    *node_in = NULL;
+}
+
+/* ---- looking in ----------------------------------------------------------------------------- */
+
+void
+yb_node_info(struct yb_node *node, struct yb_node_info *info_out)
+{
+    struct yb_dram_info info = yb_dram_info(node->pool);
+
+    *info_out = (struct yb_node_info){
+        .incarnation = node->registered ? node->incarnation : 0,
+        .epoch = node->epoch,
+        .lease_until_ns = yb_member_lease_until(node->member),
+        .slot = node->slot,
+        .state = node->slot_state,
+        .capacity = info.allocator.capacity,
+        .live = info.state_bytes[YB_DRAM_LIVE],
+        .in_flight = info.state_bytes[YB_DRAM_IN_FLIGHT],
+        .ungranted = info.state_bytes[YB_DRAM_UNGRANTED],
+        .quarantined = info.state_bytes[YB_DRAM_QUARANTINED],
+        .blocks = node->granted_count,
+        .evicted = node->evicted_ever,
+    };
+}
+
+bool
+yb_node_check(struct yb_node *node, char *why_out, size_t why_bytes)
+{
+    static const struct {
+        enum yb_block_state block;
+        enum yb_dram_state extent;
+    } pairs[] = {
+        {YB_BLOCK_GRANTED, YB_DRAM_LIVE},
+        {YB_BLOCK_IN_FLIGHT, YB_DRAM_IN_FLIGHT},
+        {YB_BLOCK_COMMITTED, YB_DRAM_UNGRANTED},
+        {YB_BLOCK_DOOMED, YB_DRAM_QUARANTINED},
+    };
+    uint64_t sums[YB_BLOCK_DOOMED + 1] = {0};
+    struct yb_dram_info info = yb_dram_info(node->pool);
+    uint64_t granted = 0;
+
+    if (!yb_dram_pool_check(node->pool, why_out, (uint32_t)why_bytes)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state != YB_BLOCK_FREE) {
+            sums[block->state] += block->extent.length;
+            granted += block->state == YB_BLOCK_GRANTED;
+        }
+    }
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        if (sums[pairs[i].block] != info.state_bytes[pairs[i].extent]) {
+            (void)snprintf(
+                why_out, why_bytes, "%s: %llu bytes by the blocks, %llu by the allocator",
+                yb_dram_state_name(pairs[i].extent), (unsigned long long)sums[pairs[i].block],
+                (unsigned long long)info.state_bytes[pairs[i].extent]);
+            return false;
+        }
+    }
+    if (granted != node->granted_count) {
+        (void)snprintf(why_out, why_bytes, "%llu granted blocks, %llu counted",
+                       (unsigned long long)granted, (unsigned long long)node->granted_count);
+        return false;
+    }
+    return true;
+}
+
+void
+yb_node_visit(struct yb_node *node,
+              void (*visit)(void *context, const struct yb_node_block_view *block), void *context)
+{
+    if (!yb_node_serving(node)) {
+        return;
+    }
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+        struct yb_node_block_view view = {
+            .hash = block->hash,
+            .grant = block->grant,
+            .flush = block->flush,
+            .size = block->size,
+        };
+
+        if (block->state != YB_BLOCK_GRANTED || block->flush < node->tenants[block->tenant].flush ||
+            block->expires_ns <= yb_node_now(node)) {
+            continue;
+        }
+        view.tenant = node->tenants[block->tenant].name;
+        view.bytes = yb_node_bytes(node, block);
+        visit(context, &view);
+    }
+}

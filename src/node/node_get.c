@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bytes out: straight from the pool to the socket.
+ *
+ * Every block whose bytes a reply lends is pinned until the reply has left (N2).
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "node/node_internal.h"
+
+static void
+released(struct yb_request *request)
+{
+    struct yb_node_read *read = request->context;
+    struct yb_node *node = read->node;
+
+    for (uint32_t i = 0; i < read->count; i++) {
+        yb_node_unpin(node, read->blocks[i]);
+    }
+    yb_pool_give(node->reads, read);
+}
+
+/* Lend a range of a block to the reply. */
+static void
+lend(struct yb_node_read *read, struct yb_block *block, uint64_t offset, uint64_t bytes)
+{
+    yb_node_pin(read->node, block);
+    read->blocks[read->count] = block;
+    read->iov[read->count] = (struct iovec){
+        .iov_base = (uint8_t *)yb_dram_bytes(read->node->pool, &block->extent) + offset,
+        .iov_len = (size_t)bytes,
+    };
+    read->count++;
+}
+
+/* Note that a block was read by whoever asked. */
+static void
+touch(struct yb_node *node, struct yb_block *block, const struct yb_request *request)
+{
+    block->access_ns = yb_node_now(node);
+    if (block->ordered) {
+        yb_policy_access(node->policy, &block->policy.entry, block->access_ns);
+    }
+    if ((block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0) {
+        yb_node_watch_read(node, block, request); /* Nobody keeps hints of the others. */
+    }
+}
+
+/* How much of a block an item asks for. TOO_SMALL: not all of it fits. */
+static enum yb_status
+range_of(const struct yb_wire_get_item *item, const struct yb_block *block, uint64_t *bytes_out)
+{
+    if (item->ranged == 0) {
+        *bytes_out = block->size;
+        return block->size <= item->length ? YB_OK : YB_TOO_SMALL;
+    }
+    if (item->offset > block->size) {
+        return YB_INVALID;
+    }
+    *bytes_out = block->size - item->offset;
+    if (*bytes_out > item->length) {
+        *bytes_out = item->length;
+    }
+    return YB_OK;
+}
+
+static void
+get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const uint8_t *key,
+         uint32_t tenant, const struct yb_request *request, struct yb_wire_get_answer *answer)
+{
+    struct yb_node *node = read->node;
+    uint64_t offset = item->ranged != 0 ? item->offset : 0;
+    enum yb_status status;
+    uint64_t bytes = 0;
+    struct yb_block *block =
+        yb_node_find(node, tenant, item->hash, key, item->key_bytes, item->grant, &status);
+
+    *answer = (struct yb_wire_get_answer){.status = status};
+    node->gets_ever++;
+    if (block != NULL) {
+        answer->size = block->size;
+        answer->grant = block->grant;
+        answer->flags = block->flags;
+        status = range_of(item, block, &bytes);
+        if (status == YB_OK && !yb_node_verify(node, block, offset, bytes)) {
+            status = YB_CORRUPT; /* Its bytes are not what was put: away with it. */
+            yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
+        }
+        answer->status = status;
+    }
+    if (status == YB_OK) {
+        touch(node, block, request);
+        node->hits_ever++;
+        answer->bytes = bytes;
+        if (bytes > 0) {
+            lend(read, block, offset, bytes);
+        }
+        yb_node_count(node, YB_NODE_STAT_GET_BYTES, bytes);
+    }
+    yb_node_count_status(node, YB_NODE_STAT_GETS, status);
+}
+
+/* Answer every item; the answers stand in the node's scratch. Returns the length of the body, 0: the
+ * request breaks its table. */
+static size_t
+get_items(struct yb_node_read *read, struct yb_request *request, const struct yb_wire_get *body)
+{
+    struct yb_node *node = read->node;
+    uint32_t tenant = yb_node_tenant_of(node, request);
+    size_t at = 0;
+    uint8_t *out = node->scratch;
+
+    if (tenant == UINT32_MAX) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        struct yb_wire_get_item item;
+
+        yb_wire_get_item_at(&body->items, i, &item);
+        yb_block_prefetch(node->blocks, item.hash);
+    }
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        struct yb_wire_get_answer answer;
+        struct yb_wire_get_item item;
+
+        yb_wire_get_item_at(&body->items, i, &item);
+        if (at + item.key_bytes > body->keys.length) {
+            return 0;
+        }
+        get_item(read, &item, body->keys.bytes + at, tenant, request, &answer);
+        at += item.key_bytes;
+        yb_wire_get_answer_store(&answer, out + YB_WIRE_GET_ANSWERS_BYTES +
+                                              (size_t)i * YB_WIRE_GET_ANSWER_BYTES);
+    }
+    memset(out, 0, YB_WIRE_GET_ANSWERS_BYTES);
+    yb_wire_put_u32(out + YB_WIRE_GET_ANSWERS_AT_ANSWERS, body->items.count);
+    return YB_WIRE_GET_ANSWERS_BYTES + (size_t)body->items.count * YB_WIRE_GET_ANSWER_BYTES;
+}
+
+static enum yb_status
+read_begin(struct yb_node *node, struct yb_node_read **read_out)
+{
+    void *taken;
+    enum yb_status status = yb_pool_take(node->reads, &taken);
+
+    if (status == YB_OK) {
+        *read_out = taken;
+        (*read_out)->node = node;
+        (*read_out)->count = 0;
+    }
+    return status;
+}
+
+void
+yb_node_get_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_node_read *read;
+    struct yb_wire_get body;
+    enum yb_status status;
+    size_t length;
+
+    status = yb_wire_get_decode(request->body, request->body_bytes, &body, NULL);
+    if (status == YB_OK) {
+        status = node->stopping ? YB_FENCED : read_begin(node, &read);
+    }
+    if (status != YB_OK) {
+        yb_request_reply(request, status, NULL, 0, NULL, 0);
+        return;
+    }
+    request->context = read;
+    request->released = released;
+    length = get_items(read, request, &body);
+    if (length == 0) {
+        yb_request_reply(request, YB_PROTOCOL, NULL, 0, NULL, 0);
+        return;
+    }
+    yb_request_reply(request, YB_OK, node->scratch, (uint32_t)length, read->iov, read->count);
+}
+
+/* ---- from node to node ---------------------------------------------------------------------- */
+
+static size_t
+describe(struct yb_node *node, const struct yb_block *block)
+{
+    uint64_t now_ns = yb_node_now(node);
+    struct yb_wire_fetched_block body = {
+        .size = block->size,
+        .flush = block->flush,
+        .write = block->write,
+        .ttl_ms =
+            block->expires_ns == YB_NEVER ? 0 : (block->expires_ns - now_ns) / YB_NS_PER_MS + 1,
+        .group = block->group,
+        .parent = block->parent,
+        .checksum = block->checksum,
+        .flags = block->flags,
+        .replicas = block->replicas,
+        .checked = block->checked,
+        .key = {.bytes = yb_node_key(node, block), .length = block->key_bytes},
+        .tenant = yb_wire_text_of(node->tenants[block->tenant].name),
+    };
+    size_t length = 0;
+
+    if (yb_wire_fetched_block_encode(&body, node->scratch, YB_NODE_SCRATCH_BYTES, &length) !=
+        YB_OK) {
+        YB_ASSERT(false);
+    }
+    return length;
+}
+
+void
+yb_node_fetch_block_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_fetch_block body;
+    struct yb_node_read *read = NULL;
+    struct yb_block *block = NULL;
+    enum yb_status status =
+        yb_wire_fetch_block_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status == YB_OK && (!yb_node_serving(node) || body.incarnation != node->incarnation)) {
+        status = YB_FENCED;
+    }
+    if (status == YB_OK) {
+        block = yb_block_granted(node->blocks, body.hash);
+        status = block == NULL || block->flush < node->tenants[block->tenant].flush ||
+                         block->expires_ns <= yb_node_now(node)
+                     ? YB_NOT_FOUND
+                 : block->grant != body.grant ? YB_STALE
+                                              : read_begin(node, &read);
+    }
+    if (status != YB_OK) {
+        yb_request_reply(request, status, NULL, 0, NULL, 0);
+        return;
+    }
+    request->context = read;
+    request->released = released;
+    if (!yb_node_verify(node, block, 0, block->size)) {
+        yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
+        yb_request_reply(request, YB_CORRUPT, NULL, 0, NULL, 0);
+        return;
+    }
+    if (block->size > 0) {
+        lend(read, block, 0, block->size);
+    }
+    yb_request_reply(request, YB_OK, node->scratch, (uint32_t)describe(node, block), read->iov,
+                     read->count);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_internal.h -- the parts of a node, for its own folder and its tests.
+ *
+ * Which file: node.c life and tenants; node_put.c bytes in; node_get.c bytes out; node_pin.c loans;
+ * node_order.c what a directory orders; node_copy.c copies from other nodes; node_evict.c what goes;
+ * node_look.c listings and numbers; node_watch.c who is told that a block is gone.
+ */
+#ifndef YB_NODE_NODE_INTERNAL_H
+#define YB_NODE_NODE_INTERNAL_H
+
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "base/pool.h"
+#include "directory/wire/directory_wire.h"
+#include "net/loop.h"
+#include "net/net.h"
+#include "net/request.h"
+#include "node/block.h"
+#include "node/member.h"
+#include "node/node.h"
+#include "node/publisher.h"
+#include "node/wire/node_wire.h"
+#include "policy/policy.h"
+#include "tier/dram/pool.h"
+
+#define YB_NODE_MAGIC      0x59424e4fu /* "YBNO" */
+#define YB_NODE_PUTS       256u        /* Put requests under way at a time. */
+#define YB_NODE_READS      256u        /* Get requests whose reply is under way. */
+#define YB_NODE_PUT_IOV    1024u /* Vectors of one put, with those for bytes that nobody wants. */
+#define YB_NODE_SINK_BYTES (256u * 1024u)
+#define YB_NODE_GHOSTS     (1u << 16)
+#define YB_NODE_EVICT_STEP 4096u /* Victims looked at for one allocation. */
+
+/* Counted since the node was created. */
+/* clang-format off */
+#define YB_NODE_STATS(X)                                                                           \
+    X(PUTS,         COUNTER, COUNT, "puts", &yb_stats_label_status, NULL,                           \
+      "blocks that somebody wanted to put, by outcome")                                            \
+    X(PUT_BYTES,    COUNTER, BYTES, "put", NULL, NULL, "bytes of granted blocks")                   \
+    X(GETS,         COUNTER, COUNT, "gets", &yb_stats_label_status, NULL,                           \
+      "blocks that somebody wanted to read, by outcome")                                           \
+    X(GET_BYTES,    COUNTER, BYTES, "get", NULL, NULL, "bytes read")                                \
+    X(EVICTED,      COUNTER, COUNT, "evicted", NULL, NULL, "blocks that made room")                 \
+    X(EVICTED_BYTES, COUNTER, BYTES, "evicted", NULL, NULL, "bytes of blocks that made room")       \
+    X(EXPIRED,      COUNTER, COUNT, "expired", NULL, NULL, "blocks whose time was over")            \
+    X(DROPPED,      COUNTER, COUNT, "dropped", NULL, NULL, "blocks that the directory ordered away")\
+    X(FLUSHED,      COUNTER, COUNT, "flushed", NULL, NULL, "blocks of flushed tenants")             \
+    X(COPIED,       COUNTER, COUNT, "copied", NULL, NULL, "blocks copied from other nodes")         \
+    X(COPIED_BYTES, COUNTER, BYTES, "copied", NULL, NULL, "bytes copied from other nodes")          \
+    X(EVICT_VAIN,   COUNTER, COUNT, "evict_vain", NULL, NULL,                                       \
+      "allocations for which nothing could be evicted")                                            \
+    X(PINS_LAPSED,  COUNTER, COUNT, "pins_lapsed", NULL, NULL, "pins that ran out unreleased")      \
+    X(TOLD,         COUNTER, COUNT, "told", NULL, NULL, "dropped blocks that readers were told of") \
+    X(REGISTERED,   COUNTER, COUNT, "registered", NULL, NULL, "lives that a directory issued")      \
+    X(LIVE,         GAUGE,   BYTES, "live", NULL, NULL, "bytes of granted blocks")                  \
+    X(IN_FLIGHT,    GAUGE,   BYTES, "in_flight", NULL, NULL, "bytes being written")                 \
+    X(UNGRANTED,    GAUGE,   BYTES, "ungranted", NULL, NULL, "bytes that wait for a grant")         \
+    X(QUARANTINED,  GAUGE,   BYTES, "quarantined", NULL, NULL, "bytes that may still be read")      \
+    X(CAPACITY,     GAUGE,   BYTES, "capacity", NULL, NULL, "bytes of the pool")                    \
+    X(BLOCKS,       GAUGE,   COUNT, "blocks", NULL, NULL, "granted blocks")
+/* clang-format on */
+
+enum yb_node_stat {
+#define X(id, ...) YB_NODE_STAT_##id,
+    YB_NODE_STATS(X)
+#undef X
+        YB_NODE_STAT_COUNT
+};
+
+/* A block of a put that is under way. */
+struct yb_node_put_item {
+    struct yb_node_put *put;
+    struct yb_block *block; /* NULL: none any more; `status` counts. */
+    enum yb_status status;
+    uint64_t grant;
+    uint64_t size;
+};
+
+/* A put request. */
+struct yb_node_put {
+    struct yb_node *node;
+    struct yb_request *request;
+    void (*on_end)(struct yb_node_put *put); /* Not a request's: called instead of a reply. */
+    struct yb_node_put *next;
+    struct yb_node_put *previous;
+    uint64_t deadline_ns;
+    uint32_t count;
+    uint32_t waiting; /* Items without an outcome. */
+    uint32_t iov_count;
+    struct yb_node_put_item items[YB_WIRE_PUT_ITEMS_MAX];
+    struct iovec iov[YB_NODE_PUT_IOV];
+};
+
+/* A get whose reply is under way. */
+struct yb_node_read {
+    struct yb_node *node;
+    uint32_t count;
+    struct yb_block *blocks[YB_WIRE_GET_ITEMS_MAX];
+    struct iovec iov[YB_WIRE_GET_ITEMS_MAX];
+};
+
+/* What became of a block that is not here. */
+struct yb_node_ghost {
+    struct yb_id hash;
+    uint64_t when_ns;
+    uint8_t fate; /* enum yb_wire_fate */
+};
+
+/* Where a group's newest block is; of groups that share a place the last one counts. */
+struct yb_node_group {
+    uint64_t group;
+    uint32_t block;
+};
+#define YB_NODE_GROUPS 4096u
+
+struct yb_node_watch;
+struct yb_node_loans;
+struct yb_node_copies;
+
+struct yb_node {
+    uint32_t magic;
+    struct yb_node_options options; /* Its strings are owned copies. */
+    char *strings[5];
+    struct yb_net *net;
+    struct yb_service service;
+    struct yb_member *member;
+    struct yb_publisher *publisher;
+    struct yb_block_table *blocks;
+    struct yb_dram_pool *pool;
+    struct yb_policy *policy;
+    struct yb_stats_shard *shard;
+    uint32_t stats_first;
+
+    /* ---- membership ---- */
+    bool registered;
+    bool stopping;
+    bool has_seed;
+    uint8_t seed[16];
+    uint8_t slot_state;
+    uint16_t slot;
+    bool want_keys;
+    uint64_t incarnation;
+    uint64_t epoch;
+    uint64_t grant_max;
+    uint64_t flush_version;
+    struct yb_tenant *tenants;
+    uint32_t tenant_count;
+    uint32_t tenant_last; /* Where the last search ended. */
+
+    /* ---- work under way ---- */
+    struct yb_timer tick;
+    struct yb_pool *puts;
+    struct yb_pool *reads;
+    struct yb_node_put *put_list;
+    uint32_t requests; /* Accepted and not replied, of all kinds that wait. */
+    uint32_t sweep_at; /* Next block of the sweep for flushed and expired ones. */
+    uint32_t sweep_left;
+    uint8_t *sink;    /* YB_NODE_SINK_BYTES for bytes that nobody wants. */
+    uint8_t *scratch; /* For replies' bodies. */
+    uint8_t *keys;    /* For keys on their way into one. */
+    uint64_t region;  /* Of the pool, in the engine; 0: none. */
+    const uint8_t *region_base;
+    uint64_t pinned_bytes;
+    uint64_t held_bytes;
+    struct yb_node_ghost *ghosts;
+    struct yb_node_group *groups;
+    struct yb_node_watch *watch;
+    struct yb_node_loans *loans;
+    struct yb_node_copies *copies;
+
+    /* ---- numbers for node_numbers ---- */
+    uint64_t granted_count; /* GRANTED blocks now. */
+    uint64_t puts_ever;
+    uint64_t gets_ever;
+    uint64_t hits_ever;
+    uint64_t evicted_ever;
+    uint64_t evicted_bytes_ever;
+    uint64_t refused_space_ever;
+    uint64_t told_ever;
+};
+
+#define YB_NODE_SCRATCH_BYTES (1024u * 1024u)
+#define YB_NODE_KEYS_BYTES    (512u * 1024u)
+
+static inline uint64_t
+yb_node_now(const struct yb_node *node)
+{
+    return yb_loop_now(yb_net_loop(node->net));
+}
+
+void yb_node_count(struct yb_node *node, enum yb_node_stat stat, uint64_t delta);
+void yb_node_count_status(struct yb_node *node, enum yb_node_stat stat, enum yb_status status);
+
+/* ---- node.c: tenants and blocks ------------------------------------------------------------ */
+
+/* Find the tenant, or begin to know it; UINT32_MAX: too many. */
+uint32_t yb_node_tenant(struct yb_node *node, const char *name);
+
+/* Whose request it is: its tenant's number; UINT32_MAX: nobody's, or there are too many tenants. */
+uint32_t yb_node_tenant_of(struct yb_node *node, const struct yb_request *request);
+
+/* Whether blocks may be served at all now (N1). */
+bool yb_node_serving(const struct yb_node *node);
+
+/* Return the block that may be read under this name by this tenant now; otherwise NULL, and
+ * *status_out says why: FENCED, NOT_FOUND, STALE or NOT_READY. `grant` 0: any. */
+struct yb_block *yb_node_find(struct yb_node *node, uint32_t tenant, struct yb_id hash,
+                              const uint8_t *key, uint32_t key_bytes, uint64_t grant,
+                              enum yb_status *status_out);
+
+const uint8_t *yb_node_bytes(const struct yb_node *node, const struct yb_block *block);
+const uint8_t *yb_node_key(const struct yb_node *node, const struct yb_block *block);
+
+/* Keep a block's memory, and its place, until as many unpins. */
+void yb_node_pin(struct yb_node *node, struct yb_block *block);
+void yb_node_unpin(struct yb_node *node, struct yb_block *block);
+
+/* A GRANTED block is gone, for the reason `fate` (enum yb_wire_fate); its memory goes when nobody
+ * reads it. `withdraw`: tell the directory. */
+void yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool withdraw);
+
+/* Free a block that was never granted. */
+void yb_node_discard(struct yb_node *node, struct yb_block *block);
+
+/* Make a block readable under its grant; an older one of its key goes. */
+void yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool sole);
+
+/* Take what is told of tenants. Returns how many blocks are gone by it. */
+uint64_t yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush);
+
+/* Reply, and count the request as done. */
+void yb_node_reply(struct yb_node *node, struct yb_request *request, enum yb_status status,
+                   const void *body, size_t body_bytes);
+
+/* ---- node_evict.c --------------------------------------------------------------------------- */
+
+/* Allocate an extent, with room made by evicting. Fails as yb_dram_alloc() does. */
+YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
+                                       struct yb_dram_extent *extent_out);
+
+/* Evict down to the low mark if use is above the high one: some steps at a time. */
+void yb_node_evict_tick(struct yb_node *node);
+
+/* ---- node_put.c ----------------------------------------------------------------------------- */
+
+enum yb_status yb_node_put_place(void *service, struct yb_request *request,
+                                 const struct iovec **iov_out, uint32_t *count_out);
+void yb_node_put_handle(void *service, struct yb_request *request);
+void yb_node_put_abort(void *service, struct yb_request *request);
+
+/* Take a record for a block that is to be written: extent, key, tenant's accounts. */
+struct yb_node_intake {
+    struct yb_id hash;
+    uint64_t write;
+    uint64_t size;
+    uint64_t flush;
+    uint64_t ttl_ms;
+    uint64_t group;
+    uint64_t parent;
+    const uint8_t *key;
+    uint32_t key_bytes;
+    uint32_t tenant;
+    uint32_t checksum;
+    uint16_t flags;
+    uint8_t mode;
+    uint8_t replicas;
+    bool checked;
+};
+YB_CHECKED enum yb_status yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
+                                          struct yb_block **block_out);
+
+/* The bytes are there: compare and sum them. CORRUPT: not what the writer sent. */
+YB_CHECKED enum yb_status yb_node_commit(struct yb_node *node, struct yb_block *block);
+
+/* Queue the publication of a COMMITTED block. AGAIN: the queue is full. */
+YB_CHECKED enum yb_status yb_node_publish(struct yb_node *node, struct yb_block *block);
+
+/* The directory's word on a block's publication. */
+void yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_status status,
+                          uint64_t grant, bool sole);
+
+/* An item of a put has its outcome. */
+void yb_node_put_end(struct yb_node_put_item *item, enum yb_status status, uint64_t grant);
+
+/* End puts whose time is over; with `all`, every one (CLOSED). */
+void yb_node_put_tick(struct yb_node *node, bool all);
+
+/* ---- node_get.c ----------------------------------------------------------------------------- */
+
+void yb_node_get_handle(void *service, struct yb_request *request);
+void yb_node_fetch_block_handle(void *service, struct yb_request *request);
+
+/* Compare the chunks of a range with their sums, where there are any. */
+bool yb_node_verify(const struct yb_node *node, const struct yb_block *block, uint64_t offset,
+                    uint64_t bytes);
+
+/* ---- node_pin.c ----------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_node_loans_create(struct yb_node *node);
+void yb_node_loans_destroy(struct yb_node *node);
+void yb_node_pin_handle(void *service, struct yb_request *request);
+void yb_node_release_handle(void *service, struct yb_request *request);
+void yb_node_pin_tick(struct yb_node *node, bool all);
+
+/* ---- node_order.c --------------------------------------------------------------------------- */
+
+void yb_node_drop_handle(void *service, struct yb_request *request);
+void yb_node_flush_handle(void *service, struct yb_request *request);
+void yb_node_hold_handle(void *service, struct yb_request *request);
+
+/* ---- node_copy.c ---------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_node_copies_create(struct yb_node *node);
+void yb_node_copies_stop(struct yb_node *node);
+bool yb_node_copies_idle(const struct yb_node *node);
+void yb_node_copies_destroy(struct yb_node *node);
+void yb_node_copy_handle(void *service, struct yb_request *request);
+
+/* ---- node_look.c ---------------------------------------------------------------------------- */
+
+void yb_node_list_handle(void *service, struct yb_request *request);
+void yb_node_remove_unheld_handle(void *service, struct yb_request *request);
+void yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out);
+void yb_node_stat_handle(void *service, struct yb_request *request);
+void yb_node_block_stat_handle(void *service, struct yb_request *request);
+
+/* ---- node_watch.c --------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_node_watch_create(struct yb_node *node);
+void yb_node_watch_destroy(struct yb_node *node);
+void yb_node_watch_handle(void *service, struct yb_request *request);
+
+/* A block was read by whoever asked. */
+void yb_node_watch_read(struct yb_node *node, struct yb_block *block,
+                        const struct yb_request *request);
+
+/* A granted block is gone: tell its recent readers. */
+void yb_node_watch_gone(struct yb_node *node, const struct yb_block *block);
+void yb_node_watch_tick(struct yb_node *node, bool all);
+
+#endif /* YB_NODE_NODE_INTERNAL_H */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a directory orders: drop, flush, hold. Orders name grant, incarnation and epoch, and touch
+ * nothing else, however late they come (RULES B4, A10).
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "node/node_internal.h"
+
+/* OK: the order is meant for this life of this node, by the directory that it follows. An order for
+ * another life is answered OK where that life can do no harm any more: it holds nothing. */
+static enum yb_status
+meant_for_us(const struct yb_node *node, uint64_t epoch, uint64_t incarnation)
+{
+    if (epoch < node->epoch || (node->registered && incarnation != node->incarnation)) {
+        return YB_FENCED;
+    }
+    return YB_OK;
+}
+
+void
+yb_node_drop_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_drops body;
+    enum yb_status status = yb_wire_drops_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status == YB_OK) {
+        status = meant_for_us(node, body.epoch, body.incarnation);
+    }
+    for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
+        struct yb_wire_grant_name item;
+        struct yb_block *block;
+
+        yb_wire_grant_name_at(&body.items, i, &item);
+        block = yb_block_granted(node->blocks, item.hash);
+        if (block != NULL && block->grant == item.grant) {
+            yb_node_count(node, YB_NODE_STAT_DROPPED, 1);
+            yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, false);
+        }
+        /* Its grant may still be on its way to us, and must not make it readable any more. */
+        yb_block_note_drop(node->blocks, item.hash, item.grant);
+    }
+    yb_request_reply(request, status, NULL, 0, NULL, 0);
+}
+
+void
+yb_node_flush_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_flush_answer answer = {0};
+    uint8_t out[YB_WIRE_FLUSH_ANSWER_BYTES];
+    struct yb_wire_flush_order body;
+    char name[65] = {0};
+    size_t length = 0;
+    enum yb_status status =
+        yb_wire_flush_order_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status == YB_OK) {
+        status = meant_for_us(node, body.epoch, body.incarnation);
+    }
+    if (status == YB_OK) {
+        uint32_t tenant;
+
+        memcpy(name, body.tenant.bytes, body.tenant.length);
+        tenant = yb_node_tenant(node, name);
+        if (tenant == UINT32_MAX) {
+            status = YB_TOO_LARGE;
+        } else {
+            answer.count = yb_node_flush(node, tenant, body.flush);
+        }
+    }
+    if (status == YB_OK &&
+        yb_wire_flush_answer_encode(&answer, out, sizeof(out), &length) != YB_OK) {
+        YB_ASSERT(false);
+    }
+    yb_request_reply(request, status, out, (uint32_t)length, NULL, 0);
+}
+
+/* Keep a block from eviction for a while, unless too much is held already. */
+static void
+hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns)
+{
+    if (block->hold_until_ns >= until_ns) {
+        return;
+    }
+    if (block->hold_until_ns == 0) {
+        if (node->held_bytes + block->extent.length > node->options.pool_bytes / 2 ||
+            (block->ordered && yb_policy_pin(node->policy, &block->policy.entry) != YB_OK)) {
+            return; /* A hold is a wish. */
+        }
+        node->held_bytes += block->extent.length;
+    }
+    block->hold_until_ns = until_ns;
+}
+
+void
+yb_node_hold_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_holds body;
+    enum yb_status status = yb_wire_holds_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status == YB_OK) {
+        status = meant_for_us(node, body.epoch, body.incarnation);
+    }
+    for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
+        struct yb_wire_hold_item item;
+        struct yb_block *block;
+
+        yb_wire_hold_item_at(&body.items, i, &item);
+        block = yb_block_granted(node->blocks, item.hash);
+        if (block != NULL && block->grant == item.grant) {
+            hold(node, block, yb_node_now(node) + item.hold_ms * YB_NS_PER_MS);
+        }
+    }
+    yb_request_reply(request, status, NULL, 0, NULL, 0);
+}

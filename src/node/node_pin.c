@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loans: a reader is told where a value lies, and for how long it stays there (RULES A12).
+ *
+ *              pin                      release: OK
+ *     free ----------> LENT ------------------------------------> free
+ *                        |  its time and a margin passed            ^
+ *                        +------------------------------------------+   a late release: STALE
+ *
+ * A loan never outlives the serving lease at its beginning. A borrowed one has no end of its own: it
+ * holds until it is released or its process is proved to be gone. What one client may hold is
+ * bounded; the loans of all are records of a fixed number.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "node/node_internal.h"
+
+#define LOANS_MAX     65536u
+#define BORROWERS_MAX 1024u /* Processes with loans; a power of two. */
+#define PROBES        16u
+#define MARGIN_NS     (100 * YB_NS_PER_MS)
+#define NONE          UINT32_MAX
+
+struct borrower {
+    struct yb_id identity;
+    uint64_t bytes;
+    uint32_t loans;
+};
+
+struct loan {
+    struct yb_block *block; /* NULL: free. */
+    uint64_t until_ns;      /* YB_NEVER: borrowed. */
+    uint32_t borrower;
+    uint32_t generation;
+    uint32_t next; /* In use: of all; free: of the free ones. */
+    uint32_t previous;
+};
+
+struct yb_node_loans {
+    uint32_t free;
+    uint32_t first;
+    uint32_t span;
+    struct borrower borrowers[BORROWERS_MAX];
+    struct loan loans[LOANS_MAX];
+};
+
+enum yb_status
+yb_node_loans_create(struct yb_node *node)
+{
+    node->loans = calloc(1, sizeof(*node->loans));
+    if (node->loans == NULL) {
+        return YB_NO_MEMORY;
+    }
+    node->loans->free = node->loans->first = NONE;
+    return YB_OK;
+}
+
+void
+yb_node_loans_destroy(struct yb_node *node)
+{
+    free(node->loans);
+    node->loans = NULL;
+}
+
+/* Find the accounts of a process, or a place to begin them; NONE: too many processes have loans. */
+static uint32_t
+borrower_of(struct yb_node_loans *loans, struct yb_id identity)
+{
+    uint64_t start = yb_hash_table_id(0, identity);
+    uint32_t empty = NONE;
+
+    for (uint32_t i = 0; i < PROBES; i++) {
+        uint32_t place = (uint32_t)(start + i) & (BORROWERS_MAX - 1);
+        struct borrower *borrower = &loans->borrowers[place];
+
+        if (borrower->loans > 0 && yb_id_equal(borrower->identity, identity)) {
+            return place;
+        }
+        if (borrower->loans == 0 && empty == NONE) {
+            empty = place;
+        }
+    }
+    if (empty != NONE) {
+        loans->borrowers[empty] = (struct borrower){.identity = identity};
+    }
+    return empty;
+}
+
+static struct loan *
+loan_take(struct yb_node_loans *loans)
+{
+    uint32_t index = loans->free;
+    struct loan *loan;
+
+    if (index != NONE) {
+        loans->free = loans->loans[index].next;
+    } else if (loans->span < LOANS_MAX) {
+        index = loans->span++;
+    } else {
+        return NULL;
+    }
+    loan = &loans->loans[index];
+    loan->previous = NONE;
+    loan->next = loans->first;
+    if (loans->first != NONE) {
+        loans->loans[loans->first].previous = index;
+    }
+    loans->first = index;
+    return loan;
+}
+
+static void
+loan_end(struct yb_node *node, struct loan *loan)
+{
+    struct yb_node_loans *loans = node->loans;
+    uint32_t index = (uint32_t)(loan - loans->loans);
+    struct borrower *borrower = &loans->borrowers[loan->borrower];
+    struct yb_block *block = loan->block;
+
+    YB_ASSERT(block != NULL && borrower->loans > 0);
+    borrower->loans--;
+    borrower->bytes -= block->size;
+    node->pinned_bytes -= block->size;
+    if (loan->previous != NONE) {
+        loans->loans[loan->previous].next = loan->next;
+    } else {
+        loans->first = loan->next;
+    }
+    if (loan->next != NONE) {
+        loans->loans[loan->next].previous = loan->previous;
+    }
+    loan->block = NULL;
+    loan->generation++;
+    loan->next = loans->free;
+    loans->free = index;
+    yb_node_unpin(node, block);
+}
+
+/* Lend one block. */
+static enum yb_status
+lend(struct yb_node *node, struct yb_block *block, const struct yb_request *request,
+     uint64_t until_ns, uint64_t *pin_out)
+{
+    struct yb_node_loans *loans = node->loans;
+    uint32_t borrower = borrower_of(loans, request->peer->identity);
+    uint64_t bytes_max = node->options.pool_bytes / 1000 * node->options.pinned_permille;
+    struct loan *loan;
+
+    if (borrower == NONE || loans->borrowers[borrower].bytes + block->size > bytes_max ||
+        (loan = loan_take(loans)) == NULL) {
+        return YB_LEASED;
+    }
+    loan->block = block;
+    loan->borrower = borrower;
+    loan->until_ns = until_ns;
+    loans->borrowers[borrower].loans++;
+    loans->borrowers[borrower].bytes += block->size;
+    node->pinned_bytes += block->size;
+    yb_node_pin(node, block);
+    *pin_out = (uint64_t)loan->generation << 32 | (uint64_t)(loan - loans->loans + 1);
+    return YB_OK;
+}
+
+static void
+pin_item(struct yb_node *node, const struct yb_request *request, const struct yb_wire_get *body,
+         const struct yb_wire_get_item *item, const uint8_t *key, struct yb_wire_pin_answer *answer)
+{
+    uint32_t tenant = yb_node_tenant_of(node, request);
+    uint64_t now_ns = yb_node_now(node);
+    uint64_t lease_ns = yb_member_lease_until(node->member);
+    uint64_t wanted_ms =
+        body->duration_ms < node->options.pin_max_ms ? body->duration_ms : node->options.pin_max_ms;
+    uint64_t until_ns = now_ns + wanted_ms * YB_NS_PER_MS;
+    enum yb_status status = YB_NOT_FOUND;
+    struct yb_block *block = NULL;
+
+    memset(answer, 0, sizeof(*answer));
+    until_ns = until_ns < lease_ns ? until_ns : lease_ns;
+    if (tenant != UINT32_MAX) {
+        block = yb_node_find(node, tenant, item->hash, key, item->key_bytes, item->grant, &status);
+    }
+    if (block != NULL && (node->region == 0 || (body->borrow != 0 && node->options.gone == NULL))) {
+        status = YB_UNSUPPORTED;
+    } else if (block != NULL && !yb_node_verify(node, block, 0, block->size)) {
+        status = YB_CORRUPT;
+        yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
+    } else if (block != NULL) {
+        status = lend(node, block, request, body->borrow != 0 ? YB_NEVER : until_ns, &answer->pin);
+    }
+    answer->status = status;
+    if (status != YB_OK) {
+        return;
+    }
+    node->hits_ever++;
+    answer->region = node->region;
+    answer->offset = (uint64_t)(yb_node_bytes(node, block) - node->region_base);
+    answer->size = block->size;
+    answer->grant = block->grant;
+    answer->duration_us = body->borrow != 0 ? 0 : (uint32_t)((until_ns - now_ns) / YB_NS_PER_US);
+    answer->checksum = block->checksum;
+    answer->checked = block->checked;
+    answer->flags = block->flags;
+    block->access_ns = now_ns;
+    if (block->ordered) {
+        yb_policy_access(node->policy, &block->policy.entry, now_ns);
+    }
+    yb_node_watch_read(node, block, request);
+}
+
+void
+yb_node_pin_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_get body;
+    size_t at = 0;
+    enum yb_status status = yb_wire_get_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status == YB_OK && node->stopping) {
+        status = YB_FENCED;
+    }
+    for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
+        struct yb_wire_pin_answer answer;
+        struct yb_wire_get_item item;
+
+        yb_wire_get_item_at(&body.items, i, &item);
+        if (at + item.key_bytes > body.keys.length) {
+            status = YB_PROTOCOL; /* What was lent before it lapses by itself. */
+            break;
+        }
+        node->gets_ever++;
+        pin_item(node, request, &body, &item, body.keys.bytes + at, &answer);
+        at += item.key_bytes;
+        yb_wire_pin_answer_store(&answer, node->scratch + YB_WIRE_PINS_BYTES +
+                                              (size_t)i * YB_WIRE_PIN_ANSWER_BYTES);
+    }
+    if (status != YB_OK) {
+        yb_request_reply(request, status, NULL, 0, NULL, 0);
+        return;
+    }
+    memset(node->scratch, 0, YB_WIRE_PINS_BYTES);
+    yb_wire_put_u32(node->scratch + YB_WIRE_PINS_AT_ANSWERS, body.items.count);
+    yb_request_reply(
+        request, YB_OK, node->scratch,
+        (uint32_t)(YB_WIRE_PINS_BYTES + (size_t)body.items.count * YB_WIRE_PIN_ANSWER_BYTES), NULL,
+        0);
+}
+
+/* Take one loan back from whom it was given to. */
+static struct yb_wire_release_answer
+release(struct yb_node *node, const struct yb_request *request, uint64_t pin)
+{
+    struct yb_node_loans *loans = node->loans;
+    uint64_t index = (pin & UINT32_MAX) - 1;
+    struct yb_wire_release_answer answer = {.status = YB_STALE};
+    struct loan *loan;
+
+    if (index >= loans->span) {
+        return (struct yb_wire_release_answer){.status = YB_NOT_FOUND};
+    }
+    loan = &loans->loans[index];
+    if (loan->block == NULL || loan->generation != pin >> 32 ||
+        !yb_id_equal(loans->borrowers[loan->borrower].identity, request->peer->identity)) {
+        return answer;
+    }
+    answer.removed = loan->block->state != YB_BLOCK_GRANTED;
+    answer.status = yb_node_now(node) <= loan->until_ns ? YB_OK : YB_STALE;
+    loan_end(node, loan);
+    return answer;
+}
+
+void
+yb_node_release_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_releases body;
+    enum yb_status status =
+        yb_wire_releases_decode(request->body, request->body_bytes, &body, NULL);
+
+    if (status != YB_OK) {
+        yb_request_reply(request, status, NULL, 0, NULL, 0);
+        return;
+    }
+    for (uint32_t i = 0; i < body.pins.count; i++) {
+        struct yb_wire_release_answer answer;
+        struct yb_wire_pin_id id;
+
+        yb_wire_pin_id_at(&body.pins, i, &id);
+        answer = release(node, request, id.pin);
+        yb_wire_release_answer_store(&answer, node->scratch + YB_WIRE_RELEASE_ANSWERS_BYTES +
+                                                  (size_t)i * YB_WIRE_RELEASE_ANSWER_BYTES);
+    }
+    memset(node->scratch, 0, YB_WIRE_RELEASE_ANSWERS_BYTES);
+    yb_wire_put_u32(node->scratch + YB_WIRE_RELEASE_ANSWERS_AT_ANSWERS, body.pins.count);
+    yb_request_reply(request, YB_OK, node->scratch,
+                     (uint32_t)(YB_WIRE_RELEASE_ANSWERS_BYTES +
+                                (size_t)body.pins.count * YB_WIRE_RELEASE_ANSWER_BYTES),
+                     NULL, 0);
+}
+
+void
+yb_node_pin_tick(struct yb_node *node, bool all)
+{
+    struct yb_node_loans *loans = node->loans;
+    uint64_t now_ns = yb_node_now(node);
+    uint32_t next;
+
+    for (uint32_t at = loans->first; at != NONE; at = next) {
+        struct loan *loan = &loans->loans[at];
+        struct yb_id identity = loans->borrowers[loan->borrower].identity;
+        bool lapsed = loan->until_ns != YB_NEVER && now_ns > loan->until_ns + MARGIN_NS;
+        bool orphan =
+            loan->until_ns == YB_NEVER && node->options.gone(node->options.gone_context, identity);
+
+        next = loan->next;
+        if (lapsed || orphan || all) {
+            yb_node_count(node, YB_NODE_STAT_PINS_LAPSED, 1);
+            loan_end(node, loan);
+        }
+    }
+}
