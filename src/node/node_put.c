@@ -173,8 +173,9 @@ join_chain(struct yb_node *node, struct yb_block *block)
         return;
     }
     parent = yb_block_parent(node->blocks, block->parent, block->tenant);
-    if (parent != NULL && parent != block && parent->ordered) {
-        (void)yb_policy_attach(node->policy, &block->policy, &parent->policy);
+    if (parent != NULL && parent != block && parent->ordered &&
+        yb_policy_attach(node->policy, &block->policy, &parent->policy) != YB_OK) {
+        block->parent = 0; /* The tag makes no sense beside the others: it is forgotten. */
     }
 }
 
