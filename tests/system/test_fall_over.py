@@ -5,7 +5,7 @@ import socket
 from engines import BY_ADDRESS, Engine, Failed, cut_unix, sockets, unread
 from yuebing import LONG, case, expect, main, until
 
-BYTES = (256 << 20) if LONG else (64 << 20)
+BYTES = (256 << 20) if LONG else (32 << 20)
 ITEMS = BYTES // (256 << 10)
 ROUNDS = 10 if LONG else 2
 ATTEMPTS = 20  # To hit the middle of a batch.
@@ -167,7 +167,7 @@ def _():
 @case("all connections are cut in the middle of a batch by shared memory")
 def _():
     with Duo(BOTH) as duo:
-        for number in range(2 * ROUNDS):
+        for number in range(ROUNDS):
             for op in ("read", "write"):
                 until(lambda: duo.source.ask(duo.peer).shm, "shared memory is there")
                 duo.begin(op)
@@ -205,7 +205,7 @@ def _():
         return full and duo.source.metric("yuebing_net_retries_total") > resent
 
     with Duo(TCP) as duo:
-        for number in range(4 * ROUNDS):
+        for number in range(2 * ROUNDS):
             for op in ("read", "write"):
                 try_until(lambda o=op, n=number: attempt(o, n), "a slice that goes again")
 
