@@ -73,7 +73,10 @@ typedef uint64_t yb_transfer_batch;
 /* Ways from one memory to another; bits, for switching some off. */
 #define YB_TRANSFER_PATH_TCP 1u
 #define YB_TRANSFER_PATH_SHM 2u
-#define YB_TRANSFER_PATH_ALL 3u
+/* Between device memory of two engines in one process: the driver copies, where the devices reach
+ * each other. */
+#define YB_TRANSFER_PATH_DEVICE 4u
+#define YB_TRANSFER_PATH_ALL    7u
 
 /* Zero the struct, set `struct_bytes`, and what you want to differ from the default. */
 struct yb_transfer_options {

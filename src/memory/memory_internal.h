@@ -36,6 +36,8 @@ struct yb_memory_ops {
 
     /* Make a device ready; the second time costs nothing. */
     enum yb_status (*open)(struct yb_memory_driver *driver, uint32_t device);
+    /* Say whether the driver copies between two devices without going through the host. */
+    bool (*peers)(struct yb_memory_driver *driver, uint32_t a, uint32_t b);
     enum yb_status (*alloc)(struct yb_memory_driver *driver, uint32_t device, uint64_t length,
                             void **base_out);
     void (*free)(struct yb_memory_driver *driver, uint32_t device, void *base);

@@ -301,6 +301,44 @@ yb_memory_open(struct yb_memory *memory, struct yb_memory_place place)
     return status;
 }
 
+bool
+yb_memory_peers(struct yb_memory *memory, struct yb_memory_place a, struct yb_memory_place b)
+{
+    YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
+    return a.kind != YB_MEMORY_HOST && a.kind == b.kind && is_here(memory, a) &&
+           is_here(memory, b) &&
+           yb_memory_kinds[a.kind]->peers(memory->process->drivers[a.kind], a.index, b.index);
+}
+
+void
+yb_memory_publish(struct yb_memory *memory, struct yb_memory_neighbour *neighbour)
+{
+    YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
+    yb_memory_process_publish(memory->process, neighbour);
+}
+
+void
+yb_memory_withdraw(struct yb_memory *memory, struct yb_memory_neighbour *neighbour)
+{
+    YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
+    yb_memory_process_withdraw(memory->process, neighbour);
+}
+
+struct yb_memory_neighbour *
+yb_memory_find_neighbour(struct yb_memory *memory, struct yb_id identity)
+{
+    YB_ASSERT_OBJ(memory, MEMORY_MAGIC);
+    return yb_memory_process_find(memory->process, identity);
+}
+
+void
+yb_memory_let_go(struct yb_memory_neighbour *neighbour)
+{
+    uint32_t holds = atomic_fetch_sub(&neighbour->holds, 1);
+
+    YB_ASSERT(holds > 0);
+}
+
 enum yb_status
 yb_memory_alloc(struct yb_memory *memory, struct yb_memory_place place, uint64_t length,
                 void **base_out)

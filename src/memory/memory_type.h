@@ -34,10 +34,12 @@
 #ifndef YB_MEMORY_MEMORY_TYPE_H
 #define YB_MEMORY_MEMORY_TYPE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "yuebing/status.h"
+#include "yuebing/types.h"
 
 enum yb_memory_kind {
     YB_MEMORY_HOST = 0,
@@ -115,6 +117,28 @@ void yb_memory_describe(struct yb_memory *memory, char *text_out, uint32_t text_
  * where waiting is allowed, before workers copy; a copy would make it otherwise. Fails with
  * UNSUPPORTED (no such kind or device here), NO_MEMORY or IO (the driver's). */
 YB_CHECKED enum yb_status yb_memory_open(struct yb_memory *memory, struct yb_memory_place place);
+
+/* Whether a copy between the memory of two places is the driver's alone: both are devices, the same
+ * one or two that reach each other. The first question about a pair makes both ready. */
+bool yb_memory_peers(struct yb_memory *memory, struct yb_memory_place a, struct yb_memory_place b);
+
+/* ---- who else is in this process ---- */
+
+/* Somebody whose device memory others of the process may reach without a network. */
+struct yb_memory_neighbour {
+    struct yb_memory_neighbour *next; /* The list's, while it is published. */
+    struct yb_id identity;
+    void *owner;
+    _Atomic uint32_t holds; /* Of those who found it and have not let go yet. */
+};
+
+/* Let others find it, by its identity; and not any more: who holds it goes on. */
+void yb_memory_publish(struct yb_memory *memory, struct yb_memory_neighbour *neighbour);
+void yb_memory_withdraw(struct yb_memory *memory, struct yb_memory_neighbour *neighbour);
+/* Find and hold; NULL: nobody of this process is called so. */
+struct yb_memory_neighbour *yb_memory_find_neighbour(struct yb_memory *memory,
+                                                     struct yb_id identity);
+void yb_memory_let_go(struct yb_memory_neighbour *neighbour);
 
 /* Allocate memory at `place`; the caller gives it back with yb_memory_free. Host memory is zeroed
  * and page-aligned, and what a device gives holds anything. Fails as yb_memory_open, and with

@@ -163,6 +163,50 @@ yb_memory_process_unref(struct yb_memory_process **process_ref)
     }
 }
 
+/* ---- neighbours ----------------------------------------------------------------------------- */
+
+void
+yb_memory_process_publish(struct yb_memory_process *process, struct yb_memory_neighbour *neighbour)
+{
+    yb_lock_acquire(&lock);
+    neighbour->next = process->neighbours;
+    process->neighbours = neighbour;
+    yb_lock_release(&lock);
+}
+
+void
+yb_memory_process_withdraw(struct yb_memory_process *process, struct yb_memory_neighbour *neighbour)
+{
+    struct yb_memory_neighbour **link = &process->neighbours;
+
+    yb_lock_acquire(&lock);
+    while (*link != NULL && *link != neighbour) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = neighbour->next;
+    }
+    yb_lock_release(&lock);
+}
+
+struct yb_memory_neighbour *
+yb_memory_process_find(struct yb_memory_process *process, struct yb_id identity)
+{
+    struct yb_memory_neighbour *neighbour;
+
+    yb_lock_acquire(&lock);
+    neighbour = process->neighbours;
+    while (neighbour != NULL && !yb_id_equal(neighbour->identity, identity)) {
+        neighbour = neighbour->next;
+    }
+    if (neighbour != NULL) {
+        /* Under the lock: after withdraw nobody gets hold of it any more. */
+        atomic_fetch_add(&neighbour->holds, 1);
+    }
+    yb_lock_release(&lock);
+    return neighbour;
+}
+
 /* ---- blocks and ranges ---------------------------------------------------------------------- */
 
 /* Map a block. It gets pages when it is used, or page-locked. NULL: no memory. */

@@ -73,6 +73,7 @@ struct yb_memory_process {
     struct yb_memory_driver *drivers[YB_MEMORY_KINDS]; /* Immutable; NULL: the kind is not here. */
     char why[YB_MEMORY_WHY_BYTES];                     /* Immutable: what was (not) found. */
     struct yb_memory_block *blocks;                    /* Under the lock. */
+    struct yb_memory_neighbour *neighbours;            /* Under the lock. */
 
     /* Counters: relaxed, nothing is ordered by them. */
     _Atomic uint64_t page_locks;
@@ -84,6 +85,15 @@ YB_CHECKED enum yb_status yb_memory_process_ref(struct yb_memory_process **proce
 /* Give it back and set *process to NULL. The last one ends page-locks and drivers; all ranges were
  * given back. */
 void yb_memory_process_unref(struct yb_memory_process **process);
+
+void yb_memory_process_publish(struct yb_memory_process *process,
+                               struct yb_memory_neighbour *neighbour);
+/* Harmless for one that was not published. */
+void yb_memory_process_withdraw(struct yb_memory_process *process,
+                                struct yb_memory_neighbour *neighbour);
+/* Find one and hold it; NULL: there is none. */
+struct yb_memory_neighbour *yb_memory_process_find(struct yb_memory_process *process,
+                                                   struct yb_id identity);
 
 /* Take a range of whole pages, and give it back. Fails with NO_MEMORY. */
 YB_CHECKED enum yb_status yb_memory_range_take(struct yb_memory_process *process, uint64_t length,

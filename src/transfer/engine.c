@@ -418,6 +418,11 @@ yb_transfer_create_on(const struct yb_transfer_ground *ground,
     if (status == YB_OK) {
         status = listen_on(engine, message, bytes);
     }
+    if (status == YB_OK && (engine->options.paths & YB_TRANSFER_PATH_DEVICE) != 0) {
+        engine->neighbour.identity = engine->self.identity;
+        engine->neighbour.owner = engine;
+        yb_memory_publish(engine->memory, &engine->neighbour);
+    }
     engine->options.listen = NULL; /* Texts are the caller's. */
     engine->options.secret_file = NULL;
     engine->options.role = NULL;
@@ -448,6 +453,7 @@ quiet_workers(struct yb_transfer *engine)
             yb_worker_run(worker->worker, ask_quiet, &question);
             quiet = quiet && question.answer;
         }
+        quiet = quiet && atomic_load(&engine->neighbour.holds) == 0; /* X2 of across.h */
         if (quiet && (engine->server == NULL || yb_server_connection_count(engine->server) == 0)) {
             break;
         }
@@ -501,6 +507,9 @@ yb_transfer_destroy(struct yb_transfer **engine_ref)
         engine->peers[i].used = false;
     }
     yb_lock_release(&engine->lock);
+    if (engine->memory != NULL) {
+        yb_memory_withdraw(engine->memory, &engine->neighbour);
+    }
     quiet_workers(engine);
     for (uint32_t i = 0; i < engine->worker_count; i++) {
         yb_worker_run(engine->workers[i].worker, leave_worker, &engine->workers[i]);

@@ -9,6 +9,8 @@
  *     remote.c       a peer on its worker: queue, paths, batches
  *     copies.c       a worker's copies to and from devices, and their staging slices
  *     stage.c        slices of device memory
+ *     across.c       slices from device to device, within the process
+ *     quiet.c        when nothing can land any more
  *     service.c      the answering side: writes, reads, notifications, drains
  *     plan.c         which bytes move together
  *     tcp/ shm/      the paths
@@ -66,8 +68,11 @@ struct yb_transfer_worker {
     struct yb_copies copies;
     struct yb_slice *slices; /* Free ones. */
     uint32_t slices_used;
-    uint32_t starved_count;    /* Batches of all remotes that wait for a slice. */
-    uint32_t parked_count;     /* Slices of all remotes that wait for staging. */
+    uint32_t starved_count; /* Batches of all remotes that wait for a slice. */
+    uint32_t parked_count;  /* Slices of all remotes that wait for staging. */
+    uint64_t across_slices; /* That a driver has copied to or from a neighbour, */
+    uint64_t across_bytes;
+    uint64_t across_refused;   /* and those between neighbours that had to go another way. */
     uint32_t quarantined;      /* Slices of all remotes that a driver has not ended, */
     uint64_t quarantined_ever; /* and how many it did not in time. */
     struct yb_inbound *inbound_free;
@@ -102,6 +107,7 @@ struct yb_transfer {
     struct yb_span_ring *spans;
     struct yb_replay *replay;
     struct yb_memory *memory;
+    struct yb_memory_neighbour neighbour; /* What other engines of the process find. */
     struct yb_region_table *regions;
     struct yb_shm_host *shm; /* NULL: that path is switched off. */
     struct yb_server *server;

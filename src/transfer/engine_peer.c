@@ -386,7 +386,8 @@ look_at_fence(struct question *question)
     uint64_t now = yb_loop_now(worker->loop);
 
     if (yb_net_close_peer(worker->net, question->identity) == 0 &&
-        !yb_transfer_inbound_busy(worker, question->identity)) {
+        !yb_transfer_inbound_busy(worker, question->identity) &&
+        atomic_load(&worker->engine->neighbour.holds) == 0) { /* X2 of across.h */
         answer(question, YB_OK);
     } else if (now >= question->deadline_ns) {
         answer(question, YB_TIMED_OUT);
@@ -440,6 +441,9 @@ struct report {
     uint64_t refused[YB_TRANSFER_REFUSALS];
     uint64_t quarantined;
     uint64_t quarantined_ever;
+    uint64_t across_slices;
+    uint64_t across_bytes;
+    uint64_t across_refused;
 };
 
 static json_t *
@@ -465,6 +469,9 @@ run_report(void *context)
     }
     report->quarantined += report->worker->quarantined;
     report->quarantined_ever += report->worker->quarantined_ever;
+    report->across_slices += report->worker->across_slices;
+    report->across_bytes += report->worker->across_bytes;
+    report->across_refused += report->worker->across_refused;
     for (struct yb_remote *remote = report->worker->remotes; remote != NULL;
          remote = remote->next) {
         char address[YB_ADDRESS_TEXT_BYTES];
@@ -499,11 +506,13 @@ static json_t *
 device_json(const struct report *report, const struct yb_memory_counts *counts)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "quarantined", (json_int_t)report->quarantined,
-        "quarantined_ever", (json_int_t)report->quarantined_ever, "page_locks",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "page_locks",
         (json_int_t)counts->page_locks, "page_locks_failed", (json_int_t)counts->page_locks_failed,
         "copies", (json_int_t)counts->copies, "copied_bytes", (json_int_t)counts->copied_bytes,
-        "failures", (json_int_t)counts->failures);
+        "failures", (json_int_t)counts->failures, "quarantined", (json_int_t)report->quarantined,
+        "quarantined_ever", (json_int_t)report->quarantined_ever, "across_slices",
+        (json_int_t)report->across_slices, "across_bytes", (json_int_t)report->across_bytes,
+        "across_refused", (json_int_t)report->across_refused);
 }
 
 /* Consume a document and hand its text out. */

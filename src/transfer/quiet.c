@@ -37,14 +37,15 @@ on_path_quiet(void *owner, enum yb_status status)
     yb_remote_check_gone(remote);
 }
 
-/* Wait until drivers have ended what they did not end in time (G4 of stage.h). */
+/* Wait until drivers have ended what they did not end in time (G4 of stage.h), and what they copy
+ * straight to the peer (X2 of across.h). */
 static void
 look_at_quarantine(struct quieting *quieting)
 {
     struct yb_remote *remote = quieting->remote;
     uint64_t now = yb_loop_now(remote->worker->loop);
 
-    if (remote->quarantined == 0) {
+    if (remote->quarantined == 0 && remote->across == 0) {
         on_path_quiet(quieting, YB_OK);
     } else if (now >= quieting->deadline_ns) {
         on_path_quiet(quieting, YB_TIMED_OUT);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "net/foreign.h"
+#include "transfer/across.h"
 #include "transfer/engine_internal.h"
 #include "transfer/stage.h"
 #include "transfer/wire/transfer_wire.h"
@@ -351,6 +352,17 @@ dispatch_one(struct yb_remote *remote, struct yb_slice *slice)
     struct yb_batch *batch = slice->batch;
     enum yb_status status;
 
+    status = yb_across_take(slice);
+    if (status == YB_AGAIN) {
+        return false;
+    }
+    if (status == YB_OK) {
+        (void)yb_fair_pop(&remote->queue);
+        batch->planned = batch->planned == slice ? NULL : batch->planned;
+        feed(batch);
+        yb_across_copy(slice);
+        return true;
+    }
     status = yb_stage_take(slice);
     if (status == YB_AGAIN) {
         return true; /* It is parked; others go on. */

@@ -30,6 +30,7 @@
 #include "net/peer.h"
 #include "transfer/batch.h"
 #include "transfer/path.h"
+#include "transfer/wire/transfer_wire.h"
 
 struct yb_transfer;
 struct yb_transfer_worker;
@@ -70,6 +71,11 @@ struct yb_remote {
     struct yb_slice *parked_last;
     bool unpark;          /* Staging was given back since they were parked. */
     uint32_t quarantined; /* Slices that a driver has not ended, though their batches have. */
+    uint32_t across;      /* Slices that are copied across. */
+    bool greeting;        /* The call is under way: across.c. */
+    struct yb_call greeting_call;
+    uint8_t greeting_body[YB_WIRE_PING_BYTES];
+    uint8_t greeting_reply[YB_WIRE_PING_BYTES];
     uint32_t slices_used;
     uint32_t references; /* What is under way and comes back here. */
     struct yb_task dispatch_task;

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fair.h"
 #include "memory/memory_type.h"
+#include "memory/region.h"
 #include "net/call.h"
 #include "yuebing/transfer.h"
 
@@ -58,7 +59,8 @@ enum yb_slice_state {
     YB_SLICE_QUIETING,
     YB_SLICE_DELAYED,
     YB_SLICE_COPYING_IN,
-    YB_SLICE_QUARANTINED, /* Of no batch. */
+    YB_SLICE_COPYING_ACROSS, /* From device to device: across.h. */
+    YB_SLICE_QUARANTINED,    /* Of no batch. */
 };
 
 struct yb_slice {
@@ -92,6 +94,10 @@ struct yb_slice {
     uint8_t reply[8 + 8 * YB_SLICE_FRAGMENTS];
     struct yb_call call;
     struct yb_memory_copy copy[YB_SLICE_FRAGMENTS];
+
+    /* While COPYING_ACROSS, and QUARANTINED after that. */
+    struct yb_memory_neighbour *neighbour; /* Whose memory `ranges` is; held. NULL: not that. */
+    struct yb_region_range ranges[YB_SLICE_FRAGMENTS];
 };
 
 /* How a slice came back from a path. */

@@ -150,6 +150,7 @@ void
 yb_stage_abandon(struct yb_batch *batch)
 {
     struct yb_remote *remote = batch->remote;
+    struct yb_slice_end end = {.status = YB_BUSY};
     struct yb_slice *next;
 
     YB_ASSERT(batch->stopped != YB_OK && batch->holds > 0);
@@ -157,7 +158,8 @@ yb_stage_abandon(struct yb_batch *batch)
         struct yb_quarantine *quarantine = batch->quarantine;
 
         next = slice->next;
-        if (slice->state != YB_SLICE_COPYING_OUT && slice->state != YB_SLICE_COPYING_IN) {
+        if (slice->state != YB_SLICE_COPYING_OUT && slice->state != YB_SLICE_COPYING_IN &&
+            slice->state != YB_SLICE_COPYING_ACROSS) {
             continue;
         }
         if (quarantine == NULL) {
@@ -177,7 +179,8 @@ yb_stage_abandon(struct yb_batch *batch)
         remote->quarantined++;
         remote->worker->quarantined++;
         remote->worker->quarantined_ever++;
-        yb_remote_part(slice, (struct yb_slice_end){.status = YB_BUSY});
+        end.in_doubt = slice->neighbour != NULL && slice->op == YB_TRANSFER_WRITE;
+        yb_remote_part(slice, end);
     }
 }
 
@@ -197,9 +200,8 @@ yb_stage_keep_pins(struct yb_batch *batch)
     return true;
 }
 
-/* The driver has ended the copies of a slice that nobody waits for any more. */
-static void
-release(struct yb_slice *slice)
+void
+yb_stage_release(struct yb_slice *slice)
 {
     struct yb_remote *remote = slice->remote;
 
@@ -228,7 +230,7 @@ copies_over(struct yb_slice *slice)
     enum yb_status stopped;
 
     if (slice->state == YB_SLICE_QUARANTINED) {
-        release(slice);
+        yb_stage_release(slice);
         return;
     }
     stopped = slice->batch->stopped;

@@ -49,6 +49,9 @@ void yb_stage_forget(struct yb_slice *slice);
  * caller holds the batch. Without memory for the record of it nothing happens yet. */
 void yb_stage_abandon(struct yb_batch *batch);
 
+/* The copies of a slice that was parted from its batch have ended: free it. */
+void yb_stage_release(struct yb_slice *slice);
+
 /* The batch has ended: what was parted from it keeps its pins. Returns whether there is such. */
 bool yb_stage_keep_pins(struct yb_batch *batch);
 

@@ -23,6 +23,7 @@
 struct yb_cuda_context {
     int device;
     uint64_t retains;
+    unsigned peers; /* Bits of devices whose memory it may touch. */
 };
 
 /* One thing that a stream does: a copy, or the mark of an event. */
@@ -86,7 +87,7 @@ static struct {
     bool hung;        /* A copy hangs. */
     /* Settings. */
     uint64_t devices, fail_init, fail_start, fail_copy, fail_record, fail_page_lock, hold,
-        hang_copy;
+        hang_copy, no_peers, fail_enable;
     /* Counters. */
     uint64_t page_locks, copies, pageable_copies, peer_copies, stream_count, event_count;
     uint64_t wrong_context;
@@ -151,11 +152,18 @@ set_locked(const char *name, uint64_t value)
         const char *name;
         uint64_t *value;
     } settings[] = {
-        {"devices", &cuda.devices},     {"seed", &cuda.random},
-        {"fail_init", &cuda.fail_init}, {"fail_start", &cuda.fail_start},
-        {"fail_copy", &cuda.fail_copy}, {"fail_record", &cuda.fail_record},
-        {"hold", &cuda.hold},           {"fail_page_lock", &cuda.fail_page_lock},
-        {"hang_copy", &cuda.hang_copy}, {"step_oldest", &cuda.steps},
+        {"devices", &cuda.devices},
+        {"seed", &cuda.random},
+        {"fail_init", &cuda.fail_init},
+        {"fail_start", &cuda.fail_start},
+        {"fail_copy", &cuda.fail_copy},
+        {"fail_record", &cuda.fail_record},
+        {"hold", &cuda.hold},
+        {"fail_page_lock", &cuda.fail_page_lock},
+        {"hang_copy", &cuda.hang_copy},
+        {"no_peers", &cuda.no_peers},
+        {"fail_enable", &cuda.fail_enable},
+        {"step_oldest", &cuda.steps},
         {"step_newest", &cuda.steps},
     };
 
@@ -347,6 +355,9 @@ cuDevicePrimaryCtxRelease_v2(yb_cuda_device device)
         return unlocked(YB_CUDA_INVALID_DEVICE);
     }
     cuda.contexts[device].retains--;
+    if (cuda.contexts[device].retains == 0) {
+        cuda.contexts[device].peers = 0;
+    }
     return unlocked(YB_CUDA_SUCCESS);
 }
 
@@ -869,6 +880,37 @@ cuMemcpyDtoDAsync_v2(yb_cuda_pointer to, yb_cuda_pointer from, size_t bytes, yb_
 {
     return copy(to, true, from, true, bytes, stream);
 }
+
+#ifndef STANDIN_NO_PEERS
+EXPORT yb_cuda_result cuDeviceCanAccessPeer(int *can, yb_cuda_device device, yb_cuda_device peer);
+EXPORT yb_cuda_result
+cuDeviceCanAccessPeer(int *can, yb_cuda_device device, yb_cuda_device peer)
+{
+    lock();
+    *can = device != peer && cuda.no_peers == 0;
+    return unlocked(YB_CUDA_SUCCESS);
+}
+
+EXPORT yb_cuda_result cuCtxEnablePeerAccess(yb_cuda_context peer, unsigned flags);
+EXPORT yb_cuda_result
+cuCtxEnablePeerAccess(yb_cuda_context peer, unsigned flags)
+{
+    struct yb_cuda_context *context;
+    bool again;
+
+    lock();
+    context = current_locked();
+    if (context == NULL || peer == NULL || peer->retains == 0 || flags != 0) {
+        return unlocked(YB_CUDA_INVALID_CONTEXT);
+    }
+    if (cuda.fail_enable != 0) {
+        return unlocked(YB_CUDA_LAUNCH_FAILED);
+    }
+    again = (context->peers & 1u << peer->device) != 0;
+    context->peers |= 1u << peer->device;
+    return unlocked(again ? YB_CUDA_PEERS_ALREADY : YB_CUDA_SUCCESS);
+}
+#endif
 
 EXPORT yb_cuda_result cuMemcpyPeerAsync(yb_cuda_pointer to, yb_cuda_context to_context,
                                         yb_cuda_pointer from, yb_cuda_context from_context,

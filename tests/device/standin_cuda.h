@@ -24,6 +24,8 @@
  *   fail_page_lock=1  page-locking is refused with 2 (no memory)
  *   hang_copy=N       the N-th copy from now on, and what its stream does after it, is carried out
  *                     only after hang_copy=0; whoever waits for its stream waits as long
+ *   no_peers=1        devices do not reach each other's memory, or
+ *   fail_enable=1     say that they do, and then refuse
  *   hold=1            copies stay queued until hold=0, `step_oldest` or `step_newest`
  *   step_oldest=1     carry out one held copy: the head of the stream that waits longest,
  *   step_newest=1     or of the stream that was given a copy last

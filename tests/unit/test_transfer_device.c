@@ -407,8 +407,10 @@ test_transfer_device__a_copy_that_fails_fails_its_item_alone(void **state)
     (void)state;
     for (size_t r = 0; r < 4; r++) {
         for (size_t w = 0; w < 3; w++) {
-            /* Ten copies at each end that is a device. */
-            for (uint64_t which = 1; which <= (r < 2 ? 10 : 20); which += 4) {
+            /* Ten copies at each end that is a device, or ten across. */
+            bool once = r < 2 || (duo_paths & YB_TRANSFER_PATH_DEVICE) != 0;
+
+            for (uint64_t which = 1; which <= (once ? 10 : 20); which += 4) {
                 fail_one(&rows[r], ways[w], which, YB_TRANSFER_READ);
                 fail_one(&rows[r], ways[w], which, YB_TRANSFER_WRITE);
             }

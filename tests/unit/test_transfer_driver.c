@@ -2,7 +2,10 @@
  *
  * Goal: a driver that does not end what it has begun costs the memory that it holds, and nothing
  * else: batches end, others go on, and what it may still touch stays as it is.
- * Method: the stand-in of tests/device as libcuda.so.1, told to hang.
+ * And where the driver can copy alone between two engines of a process, it does,
+ * under the same rules.
+ * Method: the stand-in of tests/device as libcuda.so.1, told to hang; and one whose devices do not
+ * reach each other.
  */
 #include "transfer_board.h"
 
@@ -113,6 +116,152 @@ test_transfer_driver__a_peer_is_closed_while_the_driver_hangs(void **state)
     }
 }
 
+/* ---- from device to device within the process ---------------------------------------------- */
+
+/* Whether this driver's devices reach each other. */
+static bool has_peers = true;
+
+/* A pair of which the engine here knows that the other is in its process. */
+static void
+near_init(struct pair *pair, struct yb_memory_place local, struct yb_memory_place remote,
+          size_t length)
+{
+    struct yb_transfer_probe probe;
+
+    pair_init(pair, local, remote, length);
+    assert_int_equal(yb_transfer_ask(pair->duo.here, pair->duo.peer, PATIENCE_NS, &probe), YB_OK);
+}
+
+static void
+copy_between(struct yb_memory_place local, struct yb_memory_place remote, bool across)
+{
+    struct pair pair;
+
+    near_init(&pair, local, remote, 5 * SLICE + 17);
+    for (uint32_t op = YB_TRANSFER_READ; op <= YB_TRANSFER_WRITE; op++) {
+        const struct buffer *from = op == YB_TRANSFER_READ ? &pair.remote : &pair.local;
+        const struct buffer *to = op == YB_TRANSFER_READ ? &pair.local : &pair.remote;
+        const struct yb_transfer_item item =
+            buffer_item((enum yb_transfer_op)op, &pair.local, pair.region);
+        struct yb_transfer_item_status status;
+        struct yb_transfer_batch_status end;
+
+        buffer_fill(from, 0, from->length, 40 + op);
+        buffer_clear(to);
+        end = duo_run(&pair.duo, &item, 1, NULL, &status);
+        assert_int_equal(end.status, YB_OK);
+        assert_int_equal(end.bytes, from->length);
+        assert_int_equal(status.path == YB_TRANSFER_PATH_DEVICE, across);
+        buffer_expect(to, 0, to->length, 40 + op);
+    }
+    assert_int_equal(device_number(pair.duo.here, "across_bytes"),
+                     across ? 2 * pair.local.length : 0);
+    if (remote.kind != YB_MEMORY_HOST) {
+        assert_int_equal(device_number(pair.duo.there, "copies") == 0, across); /* No staging. */
+    }
+    pair_fini(&pair);
+}
+
+static void
+test_transfer_driver__device_memory_of_one_process_is_copied_without_staging(void **state)
+{
+    bool offered = (duo_paths & YB_TRANSFER_PATH_DEVICE) != 0;
+
+    (void)state;
+    copy_between(place_first, place_first, offered);
+    copy_between(place_first, place_second, offered && has_peers);
+    copy_between(place_second, place_first, offered && has_peers);
+    copy_between(place_first, place_host, false);
+}
+
+static void
+test_transfer_driver__devices_that_do_not_reach_each_other_use_staging(void **state)
+{
+    static const char *const whys[] = {"no_peers", "fail_enable"};
+    bool offered = (duo_paths & YB_TRANSFER_PATH_DEVICE) != 0;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        board_fini(&board); /* What was found out about devices ends with the last engine. */
+        board_init(&board);
+        board.set(whys[i], 1);
+        copy_between(place_first, place_second, false);
+        copy_between(place_second, place_second, offered);
+        board.set(whys[i], 0);
+    }
+    board_fini(&board);
+    board_init(&board);
+}
+
+/* What the target does not allow is refused, each item for itself, and the others are copied. */
+static void
+test_transfer_driver__what_a_neighbour_refuses_is_refused(void **state)
+{
+    struct yb_transfer_item items[3];
+    struct yb_transfer_item_status statuses[3];
+    struct pair pair;
+
+    (void)state;
+    near_init(&pair, place_first, place_first, 4096);
+    buffer_fill(&pair.local, 0, 4096, 1);
+    for (int i = 0; i < 3; i++) {
+        items[i] = buffer_item(YB_TRANSFER_WRITE, &pair.local, pair.region);
+        items[i].length = 100;
+        items[i].remote_offset = 0;
+    }
+    items[1].length = 97; /* It leaves the region by one byte. */
+    items[1].remote_offset = 4000;
+    items[2].remote = pair.region + 1;
+    assert_int_not_equal(duo_run(&pair.duo, items, 3, NULL, statuses).status, YB_OK);
+    assert_int_equal(statuses[0].status, YB_OK);
+    assert_int_equal(statuses[1].status, YB_INVALID);
+    assert_int_not_equal(statuses[2].status, YB_OK);
+    buffer_expect(&pair.remote, 0, 100, 1);
+    buffer_expect_clear(&pair.remote, 100, 3996);
+    pair_fini(&pair);
+}
+
+/* While a copy across is under way both ends are held: unregister, drain and fence wait. */
+static void
+test_transfer_driver__a_copy_across_holds_both_ends(void **state)
+{
+    const struct yb_transfer_batch_options options = {.struct_bytes = sizeof(options),
+                                                      .timeout_ns = 50 * MS_NS};
+    struct yb_transfer_item item;
+    struct yb_transfer_item_status status;
+    struct yb_id identity;
+    struct pair pair;
+    char address[64];
+    uint64_t copies;
+    yb_transfer_batch batch;
+
+    (void)state;
+    if ((duo_paths & YB_TRANSFER_PATH_DEVICE) == 0) {
+        return;
+    }
+    near_init(&pair, place_first, place_first, SLICE);
+    assert_int_equal(yb_transfer_address(pair.duo.here, address, sizeof(address)), YB_OK);
+    identity = duo_identity(pair.duo.there, duo_open(pair.duo.there, address));
+    buffer_fill(&pair.local, 0, SLICE, 5);
+    item = buffer_item(YB_TRANSFER_WRITE, &pair.local, pair.region);
+    copies = board.get("copies");
+    board.set("hang_copy", 1);
+    batch = duo_submit(&pair.duo, &item, 1, &options);
+    await_copies(copies + 1);
+    assert_int_equal(yb_transfer_unregister(pair.duo.there, pair.remote.bytes, MS_NS), YB_BUSY);
+    assert_int_equal(duo_end(pair.duo.here, batch, &status, 1).status, YB_BUSY);
+    assert_true(status.in_doubt); /* It may still land. */
+    assert_int_equal(yb_transfer_unregister(pair.duo.there, pair.remote.bytes, MS_NS), YB_BUSY);
+    assert_int_equal(yb_transfer_drain(pair.duo.here, pair.duo.peer, 20 * MS_NS), YB_TIMED_OUT);
+    assert_int_equal(yb_transfer_fence(pair.duo.there, identity, 20 * MS_NS), YB_TIMED_OUT);
+    board.set("hang_copy", 0);
+    assert_int_equal(yb_transfer_fence(pair.duo.there, identity, PATIENCE_NS), YB_OK);
+    assert_int_equal(yb_transfer_drain(pair.duo.here, pair.duo.peer, PATIENCE_NS), YB_OK);
+    buffer_expect(&pair.remote, 0, SLICE, 5);
+    assert_int_equal(yb_transfer_unregister(pair.duo.there, pair.remote.bytes, 0), YB_OK);
+    pair_fini(&pair);
+}
+
 static int
 set_up_all(void **state)
 {
@@ -145,10 +294,15 @@ main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WITH_DRIVER(test_transfer_driver__a_driver_that_ends_no_copy_holds_no_batch),
         WITH_DRIVER(test_transfer_driver__a_peer_is_closed_while_the_driver_hangs),
+        WITH_DRIVER(test_transfer_driver__device_memory_of_one_process_is_copied_without_staging),
+        WITH_DRIVER(test_transfer_driver__devices_that_do_not_reach_each_other_use_staging),
+        WITH_DRIVER(test_transfer_driver__what_a_neighbour_refuses_is_refused),
+        WITH_DRIVER(test_transfer_driver__a_copy_across_holds_both_ends),
     };
 
     if (!duo_choose(argc, argv)) {
         return 2;
     }
+    has_peers = argc <= 2 || strcmp(argv[2], "peerless") != 0;
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

@@ -25,6 +25,7 @@
 struct cuda_api {
 #define X(field, name, parameters) yb_cuda_result(*field) parameters;
     YB_CUDA_MAP(X)
+    YB_CUDA_OPTIONAL_MAP(X) /* NULL: the driver lacks it. */
 #undef X
 };
 
@@ -38,7 +39,11 @@ struct yb_memory_driver {
     uint32_t device_count; /* Immutable, like the next one. */
     struct cuda_api api;
     struct cuda_device devices[YB_MEMORY_DEVICES_MAX];
+    /* enum peer_state; written by whoever finds out, who all find the same. */
+    _Atomic uint8_t peers[YB_MEMORY_DEVICES_MAX][YB_MEMORY_DEVICES_MAX];
 };
+
+enum peer_state { PEER_UNKNOWN, PEER_YES, PEER_NO };
 
 struct cuda_stream {
     yb_cuda_stream stream;
@@ -97,6 +102,11 @@ look_up(void *library, struct cuda_api *api)
     }                              \
     memcpy(&api->field, &symbol, sizeof(api->field));
     YB_CUDA_MAP(X)
+#undef X
+#define X(field, name, parameters) \
+    symbol = dlsym(library, name); \
+    memcpy(&api->field, &symbol, sizeof(api->field));
+    YB_CUDA_OPTIONAL_MAP(X)
 #undef X
     return NULL;
 }
@@ -270,6 +280,44 @@ leave(struct yb_memory_driver *driver)
     yb_cuda_context context;
 
     (void)driver->api.context_pop(&context);
+}
+
+/* Let the context of one device touch the memory of another. */
+static bool
+enable_peer(struct yb_memory_driver *driver, uint32_t device, uint32_t peer)
+{
+    yb_cuda_result result;
+    int can = 0;
+
+    if (driver->api.can_access_peer(&can, driver->devices[device].handle,
+                                    driver->devices[peer].handle) != YB_CUDA_SUCCESS ||
+        can == 0 || !enter(driver, device)) {
+        return false;
+    }
+    result = driver->api.enable_peer(atomic_load(&driver->devices[peer].context), 0);
+    leave(driver);
+    return result == YB_CUDA_SUCCESS || result == YB_CUDA_PEERS_ALREADY;
+}
+
+static bool
+cuda_peers(struct yb_memory_driver *driver, uint32_t a, uint32_t b)
+{
+    uint8_t state = atomic_load(&driver->peers[a][b]);
+
+    YB_ASSERT_OBJ(driver, DRIVER_MAGIC);
+    if (a == b) {
+        return true;
+    }
+    if (state == PEER_UNKNOWN) {
+        bool yes = driver->api.can_access_peer != NULL && driver->api.enable_peer != NULL &&
+                   driver->api.copy_across != NULL && cuda_open(driver, a) == YB_OK &&
+                   cuda_open(driver, b) == YB_OK && enable_peer(driver, a, b) &&
+                   enable_peer(driver, b, a);
+
+        state = yes ? PEER_YES : PEER_NO;
+        atomic_store(&driver->peers[a][b], state);
+    }
+    return state == PEER_YES;
 }
 
 static enum yb_status
@@ -462,6 +510,10 @@ cuda_start(struct yb_memory_lane *lane, struct yb_memory_copy *copy)
     yb_cuda_result result;
 
     YB_ASSERT_OBJ(lane, LANE_MAGIC);
+    if (copy->to_place.kind == copy->from_place.kind &&
+        copy->to_place.index != copy->from_place.index && api->copy_across == NULL) {
+        return YB_UNSUPPORTED;
+    }
     if (prepare(lane, index) != YB_CUDA_SUCCESS ||
         take_event(api, device, &event) != YB_CUDA_SUCCESS) {
         return YB_IO;
@@ -544,6 +596,7 @@ const struct yb_memory_ops yb_memory_cuda = {
     .devices = cuda_devices,
     .probe = cuda_probe,
     .open = cuda_open,
+    .peers = cuda_peers,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .page_lock = cuda_page_lock,

@@ -5,7 +5,7 @@
  * The driver is libcuda.so.1, found by the run-time loader and never linked, so
  * that one binary runs with and without it; its own headers are not needed to
  * build. Functions are looked up by the names that the driver exports: those
- * whose interface was revised end in _v2. A driver that lacks one is too old.
+ * whose interface was revised end in _v2. A driver that lacks one of YB_CUDA_MAP is too old.
  *
  * Numbers are those of the driver's binary interface, which never change.
  */
@@ -30,6 +30,7 @@ typedef struct yb_cuda_event *yb_cuda_event;
 #define YB_CUDA_NO_DEVICE       100
 #define YB_CUDA_INVALID_DEVICE  101
 #define YB_CUDA_INVALID_CONTEXT 201
+#define YB_CUDA_PEERS_ALREADY   704 /* Access was enabled before. */
 #define YB_CUDA_ALREADY_MAPPED  712 /* Host memory that is registered already. */
 #define YB_CUDA_NOT_READY       600
 #define YB_CUDA_LAUNCH_FAILED   719
@@ -75,7 +76,13 @@ typedef struct yb_cuda_event *yb_cuda_event;
     X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                       \
       (void *to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream))                      \
     X(copy_inside, "cuMemcpyDtoDAsync_v2",                                                        \
-      (yb_cuda_pointer to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream))            \
+      (yb_cuda_pointer to, yb_cuda_pointer from, size_t bytes, yb_cuda_stream stream))
+
+/* What a driver may lack: then copies between devices go through the host. */
+#define YB_CUDA_OPTIONAL_MAP(X)                                                                   \
+    X(can_access_peer, "cuDeviceCanAccessPeer",                                                   \
+      (int *can, yb_cuda_device device, yb_cuda_device peer))                                     \
+    X(enable_peer, "cuCtxEnablePeerAccess", (yb_cuda_context peer, unsigned flags))               \
     X(copy_across, "cuMemcpyPeerAsync",                                                           \
       (yb_cuda_pointer to, yb_cuda_context to_context, yb_cuda_pointer from,                      \
        yb_cuda_context from_context, size_t bytes, yb_cuda_stream stream))
