@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/choose.h"
+
+#include "base/check.h"
+
+/* How close a node is to those that are chosen already: the smaller the better. */
+static uint32_t
+closeness(const struct yb_choice *choices, const struct yb_choice *one, const uint32_t *chosen,
+          uint32_t chosen_count)
+{
+    uint32_t worst = 0;
+
+    for (uint32_t i = 0; i < chosen_count; i++) {
+        const struct yb_choice *other = &choices[chosen[i]];
+        uint32_t level = 0;
+
+        if (other->zone != 0 && other->zone == one->zone) {
+            level = 1;
+        }
+        if (other->rack != 0 && other->rack == one->rack) {
+            level = 2;
+        }
+        if (other->host != 0 && other->host == one->host) {
+            level = 3;
+        }
+        worst = level > worst ? level : worst;
+    }
+    return worst;
+}
+
+static bool
+possible(const struct yb_choice *choices, uint32_t row, uint64_t bytes, const uint32_t *chosen,
+         uint32_t chosen_count)
+{
+    const struct yb_choice *one = &choices[row];
+
+    if (!one->writable || one->tried || one->capacity < bytes) {
+        return false;
+    }
+    for (uint32_t i = 0; i < chosen_count; i++) {
+        if (chosen[i] == row || choices[chosen[i]].slot == one->slot) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Return the `number`-th possible row of the given closeness; `count_out`, if not NULL, is how many
+ * there are. */
+static uint32_t
+nth(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
+    uint32_t chosen_count, uint32_t level, uint32_t number, uint32_t *count_out)
+{
+    uint32_t found = UINT32_MAX;
+    uint32_t seen = 0;
+
+    for (uint32_t row = 0; row < count; row++) {
+        if (!possible(choices, row, bytes, chosen, chosen_count) ||
+            closeness(choices, &choices[row], chosen, chosen_count) != level) {
+            continue;
+        }
+        if (seen == number) {
+            found = row;
+        }
+        seen++;
+    }
+    if (count_out != NULL) {
+        *count_out = seen;
+    }
+    return found;
+}
+
+/* Return the row of a preferred or a local node, UINT32_MAX: none. Equals: the one with more room. */
+static uint32_t
+favourite(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
+          uint32_t chosen_count)
+{
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t row = 0; row < count; row++) {
+        const struct yb_choice *one = &choices[row];
+
+        if (!possible(choices, row, bytes, chosen, chosen_count) ||
+            (!one->preferred && (!one->local || chosen_count > 0))) {
+            continue;
+        }
+        if (best == UINT32_MAX || (one->preferred && !choices[best].preferred) ||
+            (one->preferred == choices[best].preferred &&
+             one->free_bytes > choices[best].free_bytes)) {
+            best = row;
+        }
+    }
+    return best;
+}
+
+/* Whether `a` is the better of two: by the free share of its capacity. */
+static bool
+roomier(const struct yb_choice *a, const struct yb_choice *b)
+{
+    long double share_a = a->capacity == 0 ? 0 : (long double)a->free_bytes / a->capacity;
+    long double share_b = b->capacity == 0 ? 0 : (long double)b->free_bytes / b->capacity;
+
+    return share_a >= share_b;
+}
+
+static uint32_t
+draw(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
+     uint32_t chosen_count, const uint64_t random[2])
+{
+    for (uint32_t level = 0; level <= 3; level++) {
+        uint32_t members = 0;
+        uint32_t a, b;
+
+        (void)nth(choices, count, bytes, chosen, chosen_count, level, 0, &members);
+        if (members == 0) {
+            continue;
+        }
+        a = nth(choices, count, bytes, chosen, chosen_count, level, (uint32_t)(random[0] % members),
+                NULL);
+        b = nth(choices, count, bytes, chosen, chosen_count, level, (uint32_t)(random[1] % members),
+                NULL);
+        return roomier(&choices[a], &choices[b]) ? a : b;
+    }
+    return UINT32_MAX;
+}
+
+uint32_t
+yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
+                 const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,
+                 const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX])
+{
+    uint32_t all[2 * YB_CHOOSE_MAX];
+    uint32_t total = 0;
+
+    YB_ASSERT(wanted >= 1 && wanted <= YB_CHOOSE_MAX && chosen_count <= YB_CHOOSE_MAX);
+    for (; total < chosen_count; total++) {
+        all[total] = chosen[total];
+    }
+    while (total - chosen_count < wanted) {
+        uint32_t at = total - chosen_count;
+        uint32_t row = favourite(choices, count, bytes, all, total);
+
+        if (row == UINT32_MAX) {
+            row = draw(choices, count, bytes, all, total, random + (size_t)2 * at);
+        }
+        if (row == UINT32_MAX) {
+            break;
+        }
+        rows_out[at] = row;
+        all[total++] = row;
+    }
+    return total - chosen_count;
+}
+
+uint32_t
+yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
+                 uint32_t tried_mask)
+{
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct yb_choice *one, *other;
+
+        if ((tried_mask & 1u << i) != 0 || rows[i] == UINT32_MAX) {
+            continue;
+        }
+        one = &choices[rows[i]];
+        other = best == UINT32_MAX ? NULL : &choices[rows[best]];
+        if (other == NULL || (!one->failed && other->failed) ||
+            (one->failed == other->failed &&
+             ((one->local && !other->local) ||
+              (one->local == other->local && one->busy_bytes < other->busy_bytes)))) {
+            best = i;
+        }
+    }
+    return best;
+}

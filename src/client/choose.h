@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * choose.h -- where a put goes, and which replica a get asks first. Pure.
+ *
+ * A put wants as many different places as it wants replicas. The first is, in this order: a preferred
+ * node that may take it, this host, or the better of two nodes drawn at random by free space ("the power
+ * of two choices": Mitzenmacher, IEEE TPDS 2001), which spreads load without herding to a newcomer.
+ * Every further one avoids, as far as there is a choice, the zone, the rack, the host of those before.
+ *
+ * A get asks a replica on this host, or else the one with the fewest bytes under way from here; one that
+ * failed lately is asked last.
+ *
+ * Threads   Any; no state. Randomness is passed in.
+ */
+#ifndef YB_CLIENT_CHOOSE_H
+#define YB_CLIENT_CHOOSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "yuebing/types.h"
+
+/* What is known of a node; an array of them is one row per member. */
+struct yb_choice {
+    uint16_t slot;
+    bool writable;  /* Serving: not suspect, not draining, and it did not fail lately. */
+    bool failed;    /* It failed lately: read from it last. */
+    bool local;     /* On this host. */
+    bool preferred; /* The caller named it. */
+    bool tried;     /* For this item already, in vain. */
+    uint32_t zone;  /* Equal numbers: the same one; 0: not known. */
+    uint32_t rack;
+    uint32_t host;
+    uint64_t free_bytes;
+    uint64_t capacity;
+    uint64_t busy_bytes; /* Under way from here. */
+};
+
+#define YB_CHOOSE_MAX 8u
+
+/* Choose places for `wanted` (1 to YB_CHOOSE_MAX) replicas of `bytes`; writes their rows to
+ * `rows_out` and returns how many there are: fewer if there are no more different nodes.
+ * `chosen` rows (of the same block, already placed) are avoided. `random` has wanted * 2 numbers. */
+uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
+                          const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,
+                          const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX]);
+
+/* Choose which of `slots` to read from; returns its place in `slots`, UINT32_MAX: none is known, or
+ * all were tried. `rows` maps a slot's place to its row; UINT32_MAX: not a member. */
+uint32_t yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
+                          uint32_t tried_mask);
+
+#endif /* YB_CLIENT_CHOOSE_H */

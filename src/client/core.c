@@ -1,0 +1,951 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The client's life: who is there, which batches are under way, which messages.
+ */
+#include "client/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "client/core_internal.h"
+
+#define MEMBERS_REPLY (YB_WIRE_MEMBERS_BYTES + YB_CORE_MEMBERS_MAX * YB_WIRE_MEMBER_BYTES)
+#define ASK_NS        (1 * YB_NS_PER_S)
+#define ASK_RETRY_NS  (20 * YB_NS_PER_MS)
+#define REST_NS       (3 * YB_NS_PER_MS)
+#define FAILED_MIN_NS (200 * YB_NS_PER_MS)
+#define FAILED_MAX_NS (2 * YB_NS_PER_S)
+#define IOS_DEFAULT   256u
+
+static void ask(struct yb_client_core *core, bool join);
+static void work_finish(struct yb_core_work *work);
+
+uint64_t
+yb_core_random(struct yb_client_core *core)
+{
+    uint64_t number;
+
+    core->options.random(core->options.random_context, &number, sizeof(number));
+    return number;
+}
+
+/* ---- lists of items ------------------------------------------------------------------------- */
+
+void
+yb_core_push(struct yb_core_work *work, struct yb_core_list *list, uint32_t index,
+             enum yb_core_phase phase)
+{
+    work->items[index].next = YB_CORE_NONE;
+    work->items[index].phase = (uint8_t)phase;
+    if (list->head == YB_CORE_NONE) {
+        list->head = index;
+    } else {
+        work->items[list->tail].next = index;
+    }
+    list->tail = index;
+}
+
+uint32_t
+yb_core_pop(struct yb_core_work *work, struct yb_core_list *list)
+{
+    uint32_t index = list->head;
+
+    if (index != YB_CORE_NONE) {
+        list->head = work->items[index].next;
+    }
+    return index;
+}
+
+void
+yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status)
+{
+    YB_ASSERT(work->items[index].phase != YB_CORE_ENDED && work->left > 0);
+    YB_ASSERT(work->items[index].outstanding == 0);
+    work->items[index].phase = YB_CORE_ENDED;
+    work->batch->items[index].status = status;
+    work->left--;
+    if (work->left == 0) {
+        yb_core_pump_soon(work);
+    }
+}
+
+void
+yb_core_rest(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_loop *loop = yb_net_loop(work->core->net);
+
+    yb_core_push(work, &work->resting, index, YB_CORE_RESTING);
+    if (!yb_timer_is_armed(&work->rest)) {
+        yb_loop_arm(loop, &work->rest, yb_loop_now(loop) + REST_NS);
+    }
+}
+
+void
+yb_core_pump_soon(struct yb_core_work *work)
+{
+    yb_loop_defer(yb_net_loop(work->core->net), &work->pump);
+}
+
+bool
+yb_core_pieces(struct yb_core_io *io, const struct yb_client_item *item, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < item->iov_count && bytes > 0; i++) {
+        uint64_t piece = item->iov[i].iov_len < bytes ? item->iov[i].iov_len : bytes;
+
+        if (piece == 0) {
+            continue;
+        }
+        if (io->iov_count == YB_CORE_PIECES_MAX) {
+            return false;
+        }
+        io->iov[io->iov_count++] =
+            (struct iovec){.iov_base = item->iov[i].iov_base, .iov_len = (size_t)piece};
+        bytes -= piece;
+    }
+    return bytes == 0;
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+struct yb_core_io *
+yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_member *member = slot != 0 ? yb_core_member(core, slot) : NULL;
+    struct yb_core_io *io;
+    void *taken;
+
+    if (yb_pool_take(core->ios, &taken) != YB_OK) {
+        return NULL;
+    }
+    core->spare_ios--;
+    io = taken;
+    memset(&io->call, 0, sizeof(io->call));
+    io->core = core;
+    io->work = work;
+    io->type = type;
+    io->slot = slot;
+    io->incarnation = member != NULL ? member->wire.incarnation : 0;
+    io->bytes = 0;
+    io->count = io->iov_count = io->key_bytes = 0;
+    io->previous = NULL;
+    io->next = core->io_list;
+    if (core->io_list != NULL) {
+        core->io_list->previous = io;
+    }
+    core->io_list = io;
+    work->ios++;
+    return io;
+}
+
+void
+yb_core_io_give(struct yb_core_io *io)
+{
+    struct yb_client_core *core = io->core;
+    struct yb_core_work *work = io->work;
+    struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
+
+    if (member != NULL && member->wire.incarnation == io->incarnation) {
+        core->choices[member - core->members].busy_bytes -= io->bytes;
+    }
+    if (io->previous != NULL) {
+        io->previous->next = io->next;
+    } else {
+        core->io_list = io->next;
+    }
+    if (io->next != NULL) {
+        io->next->previous = io->previous;
+    }
+    YB_ASSERT(work->ios > 0);
+    work->ios--;
+    core->spare_ios++;
+    yb_pool_give(core->ios, io);
+    yb_core_pump_soon(work);
+    if (core->spare_ios == 1) { /* Others may have waited for one. */
+        for (work = core->works; work != NULL; work = work->next) {
+            yb_core_pump_soon(work);
+        }
+    }
+}
+
+void
+yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call))
+{
+    struct yb_client_core *core = io->core;
+    struct yb_client_batch *batch = io->work->batch;
+    struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
+    struct yb_peer *peer = io->slot == 0 ? core->directory : member != NULL ? member->peer : NULL;
+    enum yb_status status = YB_PEER_LOST;
+
+    io->call.type = io->type;
+    io->call.class = batch->work_class;
+    io->call.trace_id = batch->trace_id;
+    io->call.parent_span = batch->parent_span;
+    if (io->call.deadline_ns == 0) {
+        io->call.deadline_ns = batch->deadline_ns;
+    }
+    io->call.fail_fast = io->slot != 0;
+    io->call.body = io->body;
+    io->call.reply_body = io->reply;
+    io->call.reply_body_room = sizeof(io->reply);
+    io->call.done = done;
+    io->call.owner = io;
+    core->counters.calls++;
+    if (peer != NULL) {
+        status = yb_peer_call(peer, &io->call);
+    }
+    if (status == YB_OK) {
+        if (member != NULL) {
+            core->choices[member - core->members].busy_bytes += io->bytes;
+        }
+        return;
+    }
+    io->call.status = status;
+    io->call.answered = false;
+    io->call.sent = false;
+    io->bytes = 0;
+    done(&io->call);
+}
+
+/* ---- members -------------------------------------------------------------------------------- */
+
+uint32_t
+yb_core_row(const struct yb_client_core *core, uint16_t slot)
+{
+    return core->row_of_slot[slot] == 0 ? YB_CORE_NONE : core->row_of_slot[slot] - 1u;
+}
+
+struct yb_core_member *
+yb_core_member(struct yb_client_core *core, uint16_t slot)
+{
+    uint32_t row = yb_core_row(core, slot);
+
+    return row == YB_CORE_NONE ? NULL : &core->members[row];
+}
+
+/* What of a node is known to choose by. */
+static void
+set_choice(struct yb_client_core *core, uint32_t row)
+{
+    const struct yb_core_member *member = &core->members[row];
+    const struct yb_wire_member *wire = &member->wire;
+    struct yb_choice *choice = &core->choices[row];
+    uint64_t busy = choice->busy_bytes;
+    bool failed = yb_core_now(core) < member->failed_until_ns;
+
+    *choice = (struct yb_choice){
+        .slot = wire->slot,
+        .writable = wire->state == YB_WIRE_SLOT_STATE_SERVING && !failed && member->peer != NULL,
+        .failed = failed || member->peer == NULL,
+        .local = !yb_id_is_none(wire->host) && yb_id_equal(wire->host, core->options.host),
+        .zone = wire->zone[0] == 0 ? 0 : (uint32_t)yb_hash_table(1, wire->zone, 32) | 1u,
+        .rack = wire->rack[0] == 0 ? 0 : (uint32_t)yb_hash_table(2, wire->rack, 32) | 1u,
+        .host = yb_id_is_none(wire->host) ? 0 : (uint32_t)yb_hash_table_id(3, wire->host) | 1u,
+        .free_bytes = wire->capacity > wire->used ? wire->capacity - wire->used : 0,
+        .capacity = wire->capacity,
+        .busy_bytes = busy,
+    };
+}
+
+void
+yb_core_member_failed(struct yb_client_core *core, const struct yb_core_io *io)
+{
+    struct yb_core_member *member = yb_core_member(core, io->slot);
+    uint64_t rest_ns = FAILED_MIN_NS;
+
+    if (member == NULL || member->wire.incarnation != io->incarnation) {
+        return;
+    }
+    member->failures++;
+    member->unreported++;
+    for (uint32_t i = 1; i < member->failures && rest_ns < FAILED_MAX_NS; i++) {
+        rest_ns *= 2;
+    }
+    member->failed_until_ns =
+        yb_core_now(core) + (rest_ns < FAILED_MAX_NS ? rest_ns : FAILED_MAX_NS);
+    set_choice(core, (uint32_t)(member - core->members));
+    yb_core_refresh(core);
+}
+
+void
+yb_core_member_lives(struct yb_client_core *core, const struct yb_core_io *io)
+{
+    struct yb_core_member *member = yb_core_member(core, io->slot);
+
+    if (member == NULL || member->wire.incarnation != io->incarnation) {
+        return;
+    }
+    if (member->failures != 0) {
+        member->failures = 0;
+        member->failed_until_ns = 0;
+        set_choice(core, (uint32_t)(member - core->members));
+    }
+}
+
+static void
+drop_member(struct yb_client_core *core, uint32_t row)
+{
+    uint32_t last = core->member_count - 1;
+
+    core->row_of_slot[core->members[row].wire.slot] = 0;
+    if (core->members[row].peer != NULL) {
+        yb_peer_destroy(&core->members[row].peer);
+    }
+    if (row != last) {
+        core->members[row] = core->members[last];
+        core->choices[row] = core->choices[last];
+        core->row_of_slot[core->members[row].wire.slot] = (uint16_t)(row + 1);
+    }
+    core->member_count = last;
+}
+
+static void
+add_member(struct yb_client_core *core, const struct yb_wire_member *wire)
+{
+    struct yb_address_list list = {.count = 1};
+    char why[YB_ADDRESS_WHY_BYTES];
+    char address[65] = {0};
+    struct yb_core_member *member;
+
+    if (core->member_count == YB_CORE_MEMBERS_MAX) {
+        return;
+    }
+    member = &core->members[core->member_count];
+    memset(member, 0, sizeof(*member));
+    memset(&core->choices[core->member_count], 0, sizeof(core->choices[0]));
+    member->wire = *wire;
+    memcpy(address, wire->address, sizeof(wire->address));
+    if (yb_address_parse(address, 0, &list.items[0], why) != YB_OK ||
+        yb_peer_create(core->net, &list, wire->identity, &member->peer) != YB_OK) {
+        member->peer = NULL;
+    }
+    core->row_of_slot[wire->slot] = (uint16_t)(core->member_count + 1);
+    core->member_count++;
+}
+
+/* Take a new list of members: lives that are not in it are gone. */
+static void
+take_members(struct yb_client_core *core, const struct yb_wire_members *answer)
+{
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        core->members[row].seen = false;
+    }
+    for (uint32_t i = 0; i < answer->members.count; i++) {
+        struct yb_core_member *member;
+        struct yb_wire_member wire;
+
+        yb_wire_member_at(&answer->members, i, &wire);
+        if (wire.slot == 0) {
+            continue;
+        }
+        member = yb_core_member(core, wire.slot);
+        if (member != NULL && member->wire.incarnation != wire.incarnation) {
+            drop_member(core, yb_core_row(core, wire.slot));
+            member = NULL;
+        }
+        if (member == NULL) {
+            add_member(core, &wire);
+            member = yb_core_member(core, wire.slot);
+        }
+        if (member != NULL) {
+            member->wire = wire;
+            member->seen = true;
+            set_choice(core, (uint32_t)(member - core->members));
+        }
+    }
+    for (uint32_t row = core->member_count; row > 0; row--) {
+        if (!core->members[row - 1].seen) {
+            drop_member(core, row - 1);
+        }
+    }
+}
+
+/* ---- asking the directory who is there ------------------------------------------------------- */
+
+bool
+yb_core_epoch(struct yb_client_core *core, uint64_t epoch)
+{
+    if (epoch < core->epoch) {
+        return false;
+    }
+    if (epoch > core->epoch) {
+        core->epoch = epoch;
+        core->members_version = 0;
+        core->joined = false; /* Another directory: its cluster and seed are asked first. */
+        yb_core_refresh(core);
+    }
+    return true;
+}
+
+void
+yb_core_refresh(struct yb_client_core *core)
+{
+    if (!core->stopping && !core->asking) {
+        yb_loop_arm(yb_net_loop(core->net), &core->refresh, yb_core_now(core) + REST_NS);
+    }
+}
+
+static void
+ask_again(struct yb_client_core *core, uint64_t delay_ns)
+{
+    if (!core->stopping) {
+        yb_loop_arm(yb_net_loop(core->net), &core->refresh, yb_core_now(core) + delay_ns);
+    }
+}
+
+static void
+on_members(struct yb_call *call)
+{
+    struct yb_client_core *core = call->owner;
+    struct yb_wire_members answer;
+
+    core->asking = false;
+    if (core->stopping) {
+        return;
+    }
+    if (call->status != YB_OK ||
+        yb_wire_members_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK ||
+        answer.epoch < core->epoch) {
+        ask_again(core, ASK_RETRY_NS);
+        return;
+    }
+    if (answer.epoch > core->epoch) {
+        (void)yb_core_epoch(core, answer.epoch);
+        ask_again(core, 0);
+        return;
+    }
+    take_members(core, &answer);
+    core->members_version = answer.version;
+    core->joined = true;
+    for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {
+        yb_core_pump_soon(work);
+    }
+    ask_again(core, core->options.members_ms * YB_NS_PER_MS);
+}
+
+static void
+on_cluster(struct yb_call *call)
+{
+    struct yb_client_core *core = call->owner;
+    struct yb_wire_cluster answer;
+
+    core->asking = false;
+    if (core->stopping) {
+        return;
+    }
+    if (call->status != YB_OK ||
+        yb_wire_cluster_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK ||
+        answer.epoch < core->epoch) {
+        ask_again(core, ASK_RETRY_NS);
+        return;
+    }
+    if (memcmp(answer.seed, core->seed, sizeof(core->seed)) != 0 ||
+        !yb_id_equal(answer.cluster, core->cluster)) {
+        yb_hints_clear(core->hints);
+        memcpy(core->seed, answer.seed, sizeof(core->seed));
+        core->cluster = answer.cluster;
+    }
+    core->epoch = answer.epoch;
+    core->members_version = 0;
+    ask(core, false);
+}
+
+/* Ask for the cluster, or for its members. */
+static void
+ask(struct yb_client_core *core, bool join)
+{
+    struct yb_wire_members_question question = {.known = core->members_version};
+    size_t length = 0;
+
+    core->ask = (struct yb_call){
+        .type = join ? YB_WIRE_DIRECTORY_TYPE_JOIN : YB_WIRE_DIRECTORY_TYPE_MEMBERS,
+        .class = YB_CLASS_FIRST_TOKEN,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = yb_core_now(core) + ASK_NS,
+        .reply_body = core->ask_reply,
+        .reply_body_room = MEMBERS_REPLY,
+        .done = join ? on_cluster : on_members,
+        .owner = core,
+    };
+    if (!join) {
+        if (yb_wire_members_question_encode(&question, core->ask_body, sizeof(core->ask_body),
+                                            &length) != YB_OK) {
+            YB_ASSERT(false);
+        }
+        core->ask.body = core->ask_body;
+        core->ask.body_bytes = (uint32_t)length;
+    }
+    if (yb_peer_call(core->directory, &core->ask) == YB_OK) {
+        core->asking = true;
+    } else {
+        ask_again(core, ASK_RETRY_NS);
+    }
+}
+
+static void
+on_reported(struct yb_call *call)
+{
+    ((struct yb_client_core *)call->owner)->reporting = false;
+}
+
+/* Tell the directory which nodes could not be reached: it places nothing there for a while (F7). */
+static void
+report(struct yb_client_core *core)
+{
+    struct yb_wire_report rows[256];
+    struct yb_wire_reports body = {.reports = {.native = rows}};
+    size_t length = 0;
+
+    if (core->reporting) {
+        return;
+    }
+    for (uint32_t row = 0; row < core->member_count && body.reports.count < 256; row++) {
+        struct yb_core_member *member = &core->members[row];
+
+        if (member->unreported > 0) {
+            rows[body.reports.count++] = (struct yb_wire_report){
+                .incarnation = member->wire.incarnation,
+                .failures = member->unreported,
+                .slot = member->wire.slot,
+            };
+            member->unreported = 0;
+        }
+    }
+    if (body.reports.count == 0 ||
+        yb_wire_reports_encode(&body, core->report_body, sizeof(core->report_body), &length) !=
+            YB_OK) {
+        return;
+    }
+    core->report = (struct yb_call){
+        .type = YB_WIRE_DIRECTORY_TYPE_REPORT,
+        .class = YB_CLASS_FIRST_TOKEN,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = yb_core_now(core) + ASK_NS,
+        .body = core->report_body,
+        .body_bytes = (uint32_t)length,
+        .done = on_reported,
+        .owner = core,
+    };
+    core->reporting = yb_peer_call(core->directory, &core->report) == YB_OK;
+}
+
+static void
+on_refresh(struct yb_timer *timer)
+{
+    struct yb_client_core *core =
+        (struct yb_client_core *)((uint8_t *)timer - offsetof(struct yb_client_core, refresh));
+
+    if (core->stopping || core->asking) {
+        return;
+    }
+    report(core);
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        set_choice(core, row); /* A node that failed may be tried again. */
+    }
+    ask(core, !core->joined);
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+/* Hash the keys and put every item into its first list. */
+static void
+work_join(struct yb_core_work *work)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_client_batch *batch = work->batch;
+    struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
+
+    work->joined = true;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct yb_core_item *item = &work->items[i];
+        struct yb_hash_bytes key = {batch->items[i].key, batch->items[i].key_bytes};
+
+        item->hash = yb_hash_key(core->seed, tenant, key);
+        switch (batch->kind) {
+        case YB_CLIENT_PUT: yb_core_push(work, &work->intent, i, YB_CORE_WANT_INTENT); break;
+        case YB_CLIENT_GET:
+        case YB_CLIENT_PIN: yb_core_get_begin(work, i); break;
+        case YB_CLIENT_EXIST: yb_core_push(work, &work->lookup, i, YB_CORE_WANT_LOOKUP); break;
+        default: yb_core_push(work, &work->ready, i, YB_CORE_READY); break;
+        }
+    }
+}
+
+/* End what waits in a list. */
+static void
+end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status status)
+{
+    uint32_t index;
+
+    while ((index = yb_core_pop(work, list)) != YB_CORE_NONE) {
+        struct yb_core_item *item = &work->items[index];
+        enum yb_status last = (enum yb_status)item->last;
+
+        if (item->doubted) {
+            yb_core_end(work, index, YB_IN_DOUBT);
+        } else {
+            yb_core_end(work, index, status == YB_TIMED_OUT && last != YB_OK ? last : status);
+        }
+    }
+}
+
+/* Nothing new is begun: what is under way ends by itself, or by being cancelled. */
+static void
+work_over(struct yb_core_work *work, enum yb_status status)
+{
+    work->over = true;
+    if (!work->joined) {
+        for (uint32_t i = 0; i < work->batch->count; i++) {
+            yb_core_push(work, &work->ready, i, YB_CORE_READY);
+        }
+        work->joined = true;
+    }
+    end_list(work, &work->lookup, status);
+    end_list(work, &work->intent, status);
+    end_list(work, &work->ready, status);
+    end_list(work, &work->resting, status);
+    if (work->batch->kind == YB_CLIENT_REMOVE_ALL && work->ios == 0) {
+        work->batch->status = status;
+        work->left = 0;
+    }
+    yb_core_pump_soon(work);
+}
+
+static void
+on_deadline(struct yb_timer *timer)
+{
+    struct yb_core_work *work =
+        (struct yb_core_work *)((uint8_t *)timer - offsetof(struct yb_core_work, deadline));
+
+    work_over(work, YB_TIMED_OUT);
+}
+
+static void
+on_rest(struct yb_timer *timer)
+{
+    struct yb_core_work *work =
+        (struct yb_core_work *)((uint8_t *)timer - offsetof(struct yb_core_work, rest));
+    struct yb_core_list resting = work->resting;
+    uint32_t index;
+
+    work->resting = (struct yb_core_list){YB_CORE_NONE, YB_CORE_NONE};
+    while ((index = yb_core_pop(work, &resting)) != YB_CORE_NONE) {
+        if (work->batch->kind == YB_CLIENT_PUT) {
+            yb_core_push(work, &work->intent, index, YB_CORE_WANT_INTENT);
+        } else if (work->batch->kind == YB_CLIENT_REMOVE) {
+            yb_core_push(work, &work->ready, index, YB_CORE_READY);
+        } else {
+            yb_core_push(work, &work->lookup, index, YB_CORE_WANT_LOOKUP);
+        }
+    }
+    yb_core_pump_soon(work);
+}
+
+static void
+on_pump(struct yb_task *task)
+{
+    struct yb_core_work *work =
+        (struct yb_core_work *)((uint8_t *)task - offsetof(struct yb_core_work, pump));
+
+    if (work->left == 0 && work->ios == 0) {
+        work_finish(work);
+        return;
+    }
+    if (work->over || !work->core->joined) {
+        return;
+    }
+    if (!work->joined) {
+        work_join(work);
+    }
+    switch (work->batch->kind) {
+    case YB_CLIENT_PUT:
+        yb_core_intent_pump(work);
+        yb_core_put_pump(work);
+        break;
+    case YB_CLIENT_REMOVE: yb_core_remove_pump(work); break;
+    case YB_CLIENT_REMOVE_ALL: yb_core_remove_all_pump(work); break;
+    default:
+        yb_core_lookup_pump(work);
+        yb_core_get_pump(work);
+        break;
+    }
+}
+
+static void
+work_finish(struct yb_core_work *work)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_client_batch *batch = work->batch;
+    struct yb_loop *loop = yb_net_loop(core->net);
+
+    yb_loop_disarm(loop, &work->deadline);
+    yb_loop_disarm(loop, &work->rest);
+    yb_loop_undefer(loop, &work->pump);
+    if (work->previous != NULL) {
+        work->previous->next = work->next;
+    } else {
+        core->works = work->next;
+    }
+    if (work->next != NULL) {
+        work->next->previous = work->previous;
+    }
+    work->next = core->free_works;
+    core->free_works = work;
+    core->work_count--;
+    batch->work = NULL;
+    batch->done(batch);
+}
+
+/* Take a work with room for `count` items. */
+static struct yb_core_work *
+work_take(struct yb_client_core *core, uint32_t count)
+{
+    struct yb_core_work *work = core->free_works;
+
+    if (work != NULL) {
+        core->free_works = work->next;
+    } else {
+        work = calloc(1, sizeof(*work));
+        if (work == NULL) {
+            return NULL;
+        }
+        work->core = core;
+        work->pump.run = on_pump;
+        yb_timer_init(&work->deadline, on_deadline);
+        yb_timer_init(&work->rest, on_rest);
+    }
+    if (work->room < count) {
+        struct yb_core_item *items = malloc((size_t)count * sizeof(*items));
+
+        if (items == NULL) {
+            work->next = core->free_works;
+            core->free_works = work;
+            return NULL;
+        }
+        free(work->items);
+        work->items = items;
+        work->room = count;
+    }
+    return work;
+}
+
+/* Whether every number of a batch is within its bounds. */
+static bool
+batch_fits(const struct yb_client_batch *batch)
+{
+    if (batch->count > YB_CLIENT_ITEMS_MAX || batch->put.replicas > YB_CLIENT_REPLICAS_MAX ||
+        (unsigned)batch->work_class >= YB_CLASS_COUNT ||
+        (batch->count == 0 && batch->kind != YB_CLIENT_REMOVE_ALL)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct yb_client_item *item = &batch->items[i];
+        uint64_t bytes = 0;
+
+        if (item->key_bytes == 0 || item->key_bytes > YB_CLIENT_KEY_BYTES_MAX ||
+            item->iov_count > YB_CORE_PIECES_MAX) {
+            return false;
+        }
+        for (uint32_t k = 0; k < item->iov_count; k++) {
+            if (item->iov[k].iov_len > YB_CLIENT_VALUE_BYTES_MAX - bytes) {
+                return false;
+            }
+            bytes += item->iov[k].iov_len;
+        }
+    }
+    return true;
+}
+
+/* Let the items begin their life in the work. */
+static void
+work_items(struct yb_core_work *work)
+{
+    struct yb_client_batch *batch = work->batch;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct yb_client_item *item = &batch->items[i];
+
+        memset(&work->items[i], 0, sizeof(work->items[i]));
+        for (uint32_t k = 0; k < item->iov_count; k++) {
+            work->items[i].room += item->iov[k].iov_len;
+        }
+        item->status = YB_IN_PROGRESS;
+        item->bytes = item->grant = item->eta_ns = item->pin = 0;
+        item->size = batch->kind == YB_CLIENT_PUT ? work->items[i].room : 0;
+        item->replicas = 0;
+        item->data = NULL;
+    }
+}
+
+enum yb_status
+yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch)
+{
+    static const struct yb_core_list empty = {YB_CORE_NONE, YB_CORE_NONE};
+    struct yb_core_work *work;
+
+    YB_ASSERT(core->magic == YB_CORE_MAGIC);
+    if (core->stopping) {
+        return YB_CLOSED;
+    }
+    if (!batch_fits(batch)) {
+        return YB_INVALID;
+    }
+    if (core->work_count == YB_CORE_WORKS_MAX || (work = work_take(core, batch->count)) == NULL) {
+        return YB_AGAIN;
+    }
+    core->work_count++;
+    batch->work = work;
+    batch->status = YB_OK;
+    batch->total = 0;
+    work->batch = batch;
+    work->left = batch->kind == YB_CLIENT_REMOVE_ALL ? 1 : batch->count;
+    work->ios = 0;
+    work->write = yb_core_random(core) | 1u;
+    work->joined = work->cancelled = work->over = false;
+    work->lookup = work->intent = work->ready = work->resting = empty;
+    work->walk_row = 0;
+    work->walk_cursor = 0;
+    work->previous = NULL;
+    work->next = core->works;
+    if (core->works != NULL) {
+        core->works->previous = work;
+    }
+    core->works = work;
+    work_items(work);
+    yb_loop_arm(yb_net_loop(core->net), &work->deadline, batch->deadline_ns);
+    yb_core_pump_soon(work);
+    return YB_OK;
+}
+
+void
+yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch)
+{
+    struct yb_core_work *work = batch->work;
+
+    if (work == NULL || work->cancelled) {
+        return;
+    }
+    work->cancelled = true;
+    for (struct yb_core_io *io = core->io_list; io != NULL; io = io->next) {
+        if (io->work == work) {
+            struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
+            struct yb_peer *peer = io->slot == 0    ? core->directory
+                                   : member != NULL ? member->peer
+                                                    : NULL;
+
+            if (peer != NULL && (io->slot == 0 || member->wire.incarnation == io->incarnation)) {
+                yb_peer_cancel(peer, &io->call);
+            }
+        }
+    }
+    work_over(work, YB_CANCELLED);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+enum yb_status
+yb_client_core_create(const struct yb_client_core_options *options, struct yb_net *net,
+                      struct yb_client_core **core_out)
+{
+    struct yb_client_core *core = calloc(1, sizeof(*core));
+    uint32_t ios = options->calls_max != 0 ? options->calls_max : IOS_DEFAULT;
+    enum yb_status status = YB_NO_MEMORY;
+
+    if (core == NULL) {
+        return YB_NO_MEMORY;
+    }
+    core->magic = YB_CORE_MAGIC;
+    core->options = *options;
+    core->options.members_ms = options->members_ms != 0 ? options->members_ms : 1000;
+    core->options.tenant =
+        options->tenant != NULL && options->tenant[0] != '\0' ? options->tenant : "default";
+    core->net = net;
+    core->spare_ios = ios;
+    core->members = calloc(YB_CORE_MEMBERS_MAX, sizeof(*core->members));
+    core->choices = calloc(YB_CORE_MEMBERS_MAX, sizeof(*core->choices));
+    core->row_of_slot = calloc(65536, sizeof(*core->row_of_slot));
+    core->ask_reply = malloc(MEMBERS_REPLY);
+    if (core->members == NULL || core->choices == NULL || core->row_of_slot == NULL ||
+        core->ask_reply == NULL ||
+        (status = yb_hints_create(options->hints_max != 0 ? options->hints_max : 65536,
+                                  &core->hints)) != YB_OK ||
+        (status = yb_pool_create("client messages", sizeof(struct yb_core_io), ios, &core->ios)) !=
+            YB_OK ||
+        (status = yb_peer_create(net, &options->directory, (struct yb_id){{0}},
+                                 &core->directory)) != YB_OK) {
+        core->stopping = true;
+        yb_client_core_destroy(&core);
+        return status;
+    }
+    yb_timer_init(&core->refresh, on_refresh);
+    yb_loop_arm(yb_net_loop(net), &core->refresh, yb_core_now(core));
+    *core_out = core;
+    return YB_OK;
+}
+
+void
+yb_client_core_stop(struct yb_client_core *core)
+{
+    struct yb_core_work *next;
+
+    if (core->stopping) {
+        return;
+    }
+    core->stopping = true;
+    yb_loop_disarm(yb_net_loop(core->net), &core->refresh);
+    for (struct yb_core_work *work = core->works; work != NULL; work = next) {
+        next = work->next;
+        yb_client_core_cancel(core, work->batch);
+    }
+    while (core->member_count > 0) {
+        drop_member(core, core->member_count - 1);
+    }
+    yb_peer_destroy(&core->directory);
+}
+
+bool
+yb_client_core_idle(const struct yb_client_core *core)
+{
+    return core->stopping && core->works == NULL && !core->asking && !core->reporting;
+}
+
+void
+yb_client_core_destroy(struct yb_client_core **core_in)
+{
+    struct yb_client_core *core = *core_in;
+
+    if (core == NULL) {
+        return;
+    }
+    YB_ASSERT(core->magic == YB_CORE_MAGIC && yb_client_core_idle(core));
+    core->magic = 0;
+    while (core->free_works != NULL) {
+        struct yb_core_work *work = core->free_works;
+
+        core->free_works = work->next;
+        free(work->items);
+        free(work);
+    }
+    yb_pool_destroy(&core->ios);
+    yb_hints_destroy(&core->hints);
+    free(core->ask_reply);
+    free(core->row_of_slot);
+    free(core->choices);
+    free(core->members);
+    free(core);
+    *core_in = NULL;
+}
+
+bool
+yb_client_core_ready(const struct yb_client_core *core)
+{
+    return core->joined;
+}
+
+void
+yb_client_core_counters(const struct yb_client_core *core, struct yb_client_counters *counters_out)
+{
+    *counters_out = core->counters;
+}

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lookups, and gets by what they say.
+ *
+ * A get of an item asks one replica at a time: the next is asked only when the call to the one before has
+ * ended, so that nothing writes the caller's memory any more (RULES A3; net/call.h C2). The answers of a
+ * node stand in front of the bytes; from them follows which bytes go where.
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "client/core_internal.h"
+#include "directory/index.h"
+
+/* ---- lookups -------------------------------------------------------------------------------- */
+
+/* Begin an item of a get: by a hint, or by a lookup. */
+void
+yb_core_get_begin(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    struct yb_hint hint;
+
+    if (!yb_hints_find(core->hints, item->hash, &hint)) {
+        yb_core_push(work, &work->lookup, index, YB_CORE_WANT_LOOKUP);
+        return;
+    }
+    core->counters.hinted++;
+    item->hinted = true;
+    item->grant = hint.grant;
+    item->slot_count = 0;
+    for (uint32_t i = 0; i < YB_HINT_REPLICAS && hint.slots[i] != 0; i++) {
+        item->slots[item->slot_count++] = hint.slots[i];
+    }
+    yb_core_push(work, &work->ready, index, YB_CORE_READY);
+}
+
+/* What a lookup says of an item that is to be read. */
+static void
+take_place(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    const uint16_t slots[4] = {answer->slot0, answer->slot1, answer->slot2, answer->slot3};
+    struct yb_hint hint = {.grant = answer->grant, .size = yb_index_size_decode(answer->size_code)};
+
+    item->grant = answer->grant;
+    item->versioned = (answer->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) != 0;
+    item->hinted = false;
+    item->tried = 0;
+    item->slot_count = 0;
+    for (uint32_t i = 0; i < 4 && slots[i] != 0; i++) {
+        if (i < YB_HINT_REPLICAS) {
+            hint.slots[i] = slots[i];
+        }
+        item->slots[item->slot_count++] = slots[i];
+        if (yb_core_row(core, slots[i]) == YB_CORE_NONE) {
+            yb_core_refresh(core);
+        }
+    }
+    if (!item->versioned && item->grant != 0) {
+        yb_hints_set(core->hints, item->hash, &hint); /* C4: immutable blocks only. */
+    }
+    yb_core_push(work, &work->ready, index, YB_CORE_READY);
+}
+
+/* What a lookup says of an item whose existence was asked. */
+static void
+take_presence(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
+{
+    struct yb_client_item *out = &work->batch->items[index];
+
+    work->core->counters.exists++;
+    out->grant = answer->grant;
+    out->size = yb_index_size_decode(answer->size_code);
+    out->replicas = answer->count;
+    out->eta_ns = answer->eta_us * YB_NS_PER_US;
+    switch (answer->presence) {
+    case YB_WIRE_PRESENCE_PRESENT: yb_core_end(work, index, YB_OK); break;
+    case YB_WIRE_PRESENCE_SUSPECT: yb_core_end(work, index, YB_OK); break;
+    case YB_WIRE_PRESENCE_IN_PROGRESS: yb_core_end(work, index, YB_IN_PROGRESS); break;
+    case YB_WIRE_PRESENCE_REBUILDING: yb_core_end(work, index, YB_REBUILDING); break;
+    default: yb_core_end(work, index, YB_NOT_FOUND); break;
+    }
+}
+
+static void
+take_answer(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
+{
+    bool there = answer->presence == YB_WIRE_PRESENCE_PRESENT ||
+                 answer->presence == YB_WIRE_PRESENCE_SUSPECT;
+
+    if (work->batch->kind == YB_CLIENT_EXIST) {
+        take_presence(work, index, answer);
+    } else if (there && answer->slot0 != 0) {
+        take_place(work, index, answer);
+    } else {
+        work->core->counters.gets++;
+        yb_core_end(work, index,
+                    answer->presence == YB_WIRE_PRESENCE_REBUILDING ? YB_REBUILDING : YB_NOT_FOUND);
+    }
+}
+
+/* Put every item of a message back into a list, or end it when nothing new may be begun. */
+static void
+try_again(struct yb_core_io *io, enum yb_status why)
+{
+    struct yb_core_work *work = io->work;
+
+    for (uint32_t i = 0; i < io->count; i++) {
+        uint32_t index = io->items[i];
+        struct yb_core_item *item = &work->items[index];
+
+        item->last = why;
+        if (work->over) {
+            yb_core_end(work, index, work->cancelled ? YB_CANCELLED : why);
+        } else {
+            yb_core_rest(work, index);
+        }
+    }
+}
+
+static void
+on_lookup(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_lookup_answers answers;
+
+    if (call->status == YB_OK &&
+        yb_wire_lookup_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
+        answers.answers.count == io->count && yb_core_epoch(work->core, answers.epoch)) {
+        for (uint32_t i = 0; i < io->count; i++) {
+            struct yb_wire_lookup_answer answer;
+
+            yb_wire_lookup_answer_at(&answers.answers, i, &answer);
+            if (work->over) {
+                yb_core_end(work, io->items[i], work->cancelled ? YB_CANCELLED : YB_TIMED_OUT);
+            } else {
+                take_answer(work, io->items[i], &answer);
+            }
+        }
+        if (answers.members_version != work->core->members_version) {
+            yb_core_refresh(work->core);
+        }
+    } else {
+        try_again(io, call->status != YB_OK ? call->status : YB_PROTOCOL);
+    }
+    yb_core_io_give(io);
+}
+
+void
+yb_core_lookup_pump(struct yb_core_work *work)
+{
+    struct yb_client_batch *batch = work->batch;
+    bool exist = batch->kind == YB_CLIENT_EXIST;
+    struct yb_core_io *io;
+
+    while (work->lookup.head != YB_CORE_NONE &&
+           (io = yb_core_io_take(work, YB_WIRE_DIRECTORY_TYPE_LOOKUP, 0)) != NULL) {
+        uint16_t flags = exist ? YB_WIRE_LOOKUP_FLAG_EXIST : 0;
+        uint32_t index;
+
+        while (io->count < YB_CORE_LOOKUP_KEYS &&
+               (index = yb_core_pop(work, &work->lookup)) != YB_CORE_NONE) {
+            struct yb_core_item *item = &work->items[index];
+
+            item->phase = YB_CORE_SENT;
+            item->lookups++;
+            memcpy(io->body + YB_WIRE_LOOKUP_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES,
+                   item->hash.bytes, sizeof(item->hash.bytes));
+            io->items[io->count++] = index;
+        }
+        flags |= exist && batch->hold_ms != 0 ? YB_WIRE_LOOKUP_FLAG_HOLD : 0;
+        memset(io->body, 0, YB_WIRE_LOOKUP_BYTES);
+        yb_wire_put_u16(io->body + YB_WIRE_LOOKUP_AT_FLAGS, flags);
+        yb_wire_put_u32(io->body + YB_WIRE_LOOKUP_AT_HOLD_MS, exist ? batch->hold_ms : 0);
+        yb_wire_put_u32(io->body + YB_WIRE_LOOKUP_AT_HASHES, io->count);
+        io->call.lane = YB_WIRE_LANE_CONTROL;
+        io->call.body_bytes =
+            (uint32_t)(YB_WIRE_LOOKUP_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES);
+        work->core->counters.lookups += io->count;
+        yb_core_send(io, on_lookup);
+    }
+}
+
+/* ---- gets ----------------------------------------------------------------------------------- */
+
+/* An item was not read from where it was looked for. */
+static void
+elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    uint32_t rows[4];
+
+    item->last = why;
+    if (work->over) {
+        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : why);
+        return;
+    }
+    for (uint32_t i = 0; i < item->slot_count; i++) {
+        rows[i] = yb_core_row(core, item->slots[i]);
+    }
+    if (yb_choose_source(core->choices, rows, item->slot_count, item->tried) != UINT32_MAX) {
+        yb_core_push(work, &work->ready, index, YB_CORE_READY);
+        return;
+    }
+    if (item->hinted) {
+        core->counters.stale++;
+        (void)yb_hints_drop(core->hints, item->hash, item->grant);
+        item->hinted = false;
+        item->tried = 0;
+        yb_core_push(work, &work->lookup, index, YB_CORE_WANT_LOOKUP);
+        return;
+    }
+    (void)yb_hints_drop(core->hints, item->hash, item->grant);
+    if (item->lookups < YB_CORE_ATTEMPTS_MAX) {
+        item->tried = 0;
+        yb_core_rest(work, index); /* It may be on its way from one node to another. */
+        return;
+    }
+    core->counters.gets++;
+    yb_core_end(work, index, why == YB_STALE || why == YB_NOT_READY ? YB_NOT_FOUND : why);
+}
+
+static void
+take_value(struct yb_core_work *work, uint32_t index, const struct yb_wire_get_answer *answer)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_client_item *out = &work->batch->items[index];
+    enum yb_status status = (enum yb_status)answer->status;
+
+    out->size = answer->size;
+    out->grant = answer->grant;
+    switch (status) {
+    case YB_OK:
+        out->bytes = answer->bytes;
+        core->counters.gets++;
+        core->counters.hits++;
+        core->counters.get_bytes += answer->bytes;
+        yb_core_end(work, index, YB_OK);
+        break;
+    case YB_TOO_SMALL:
+    case YB_INVALID:
+        core->counters.gets++;
+        yb_core_end(work, index, status);
+        break;
+    default: elsewhere(work, index, status); break;
+    }
+}
+
+/* The answers have come, the bytes have not: say where each goes. */
+static enum yb_status
+on_place(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_get_answers answers;
+    uint64_t bytes = 0;
+
+    if (yb_wire_get_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) != YB_OK ||
+        answers.answers.count != io->count) {
+        return YB_PROTOCOL;
+    }
+    io->iov_count = 0;
+    for (uint32_t i = 0; i < io->count; i++) {
+        struct yb_wire_get_answer answer;
+        uint32_t index = io->items[i];
+
+        yb_wire_get_answer_at(&answers.answers, i, &answer);
+        if (answer.status != YB_OK) {
+            continue;
+        }
+        if (answer.bytes > work->items[index].room ||
+            !yb_core_pieces(io, &work->batch->items[index], answer.bytes)) {
+            return YB_PROTOCOL;
+        }
+        bytes += answer.bytes;
+    }
+    call->reply_data = io->iov;
+    call->reply_data_count = io->iov_count;
+    return bytes == call->reply_data_bytes ? YB_OK : YB_PROTOCOL;
+}
+
+/* The call is over, so the callers' memory is quiet: other replicas may be asked. */
+static void
+on_got(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_get_answers answers;
+    bool lives = call->answered && call->status != YB_FENCED;
+
+    if (lives) {
+        yb_core_member_lives(work->core, io);
+    } else if (!work->cancelled) {
+        yb_core_member_failed(work->core, io);
+    }
+    if (call->status == YB_OK &&
+        yb_wire_get_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
+        answers.answers.count == io->count) {
+        for (uint32_t i = 0; i < io->count; i++) {
+            struct yb_wire_get_answer answer;
+
+            yb_wire_get_answer_at(&answers.answers, i, &answer);
+            take_value(work, io->items[i], &answer);
+        }
+    } else {
+        enum yb_status why = call->status != YB_OK ? call->status : YB_PROTOCOL;
+
+        for (uint32_t i = 0; i < io->count; i++) {
+            elsewhere(work, io->items[i], why);
+        }
+    }
+    yb_core_io_give(io);
+}
+
+/* How long one node may take while others could be asked: half of what is left. */
+static uint64_t
+attempt_deadline(const struct yb_core_work *work, bool others)
+{
+    uint64_t now_ns = yb_core_now(work->core);
+    uint64_t deadline_ns = work->batch->deadline_ns;
+
+    if (!others || deadline_ns == YB_NEVER || deadline_ns <= now_ns) {
+        return deadline_ns;
+    }
+    return now_ns + (deadline_ns - now_ns) / 2;
+}
+
+static void
+get_send(struct yb_core_io *io)
+{
+    uint32_t keys_at = (uint32_t)(YB_WIRE_GET_BYTES + (size_t)io->count * YB_WIRE_GET_ITEM_BYTES);
+    struct yb_core_work *work = io->work;
+    bool others = true;
+
+    /* The keys were gathered behind the longest list of items; now they close up. */
+    memmove(io->body + keys_at,
+            io->body + YB_WIRE_GET_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_GET_ITEM_BYTES,
+            io->key_bytes);
+    memset(io->body, 0, YB_WIRE_GET_BYTES);
+    yb_wire_put_u32(io->body + YB_WIRE_GET_AT_ITEMS, io->count);
+    yb_wire_put_u32(io->body + YB_WIRE_GET_AT_KEYS, io->key_bytes);
+    io->call.body_bytes = keys_at + io->key_bytes;
+    io->call.lane = YB_WIRE_LANE_BULK;
+    io->call.place = on_place;
+    for (uint32_t i = 0; i < io->count; i++) {
+        const struct yb_core_item *item = &work->items[io->items[i]];
+
+        others = others && (item->hinted || item->slot_count > 1);
+    }
+    io->call.deadline_ns = attempt_deadline(work, others);
+    yb_core_send(io, on_got);
+}
+
+static void
+get_add(struct yb_core_io *io, uint32_t index)
+{
+    struct yb_core_work *work = io->work;
+    const struct yb_client_item *asked = &work->batch->items[index];
+    struct yb_core_item *item = &work->items[index];
+    uint8_t *keys =
+        io->body + YB_WIRE_GET_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_GET_ITEM_BYTES;
+    struct yb_wire_get_item wire = {
+        .hash = item->hash,
+        .grant = item->grant,
+        .offset = asked->ranged ? asked->offset : 0,
+        .length = item->room,
+        .key_bytes = (uint16_t)asked->key_bytes,
+        .ranged = asked->ranged,
+    };
+
+    yb_wire_get_item_store(&wire, io->body + YB_WIRE_GET_BYTES +
+                                      (size_t)io->count * YB_WIRE_GET_ITEM_BYTES);
+    memcpy(keys + io->key_bytes, asked->key, asked->key_bytes);
+    io->key_bytes += asked->key_bytes;
+    io->bytes += item->room;
+    io->iov_count += asked->iov_count;
+    io->items[io->count++] = index;
+    item->phase = YB_CORE_SENT;
+}
+
+static bool
+get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index)
+{
+    return io->count == YB_CORE_MOVE_ITEMS ||
+           (io->count > 0 &&
+            (io->bytes + work->items[index].room > YB_CORE_MOVE_BYTES ||
+             io->iov_count + work->batch->items[index].iov_count > YB_CORE_PIECES_MAX));
+}
+
+/* Choose a replica for an item. Returns its row, or YB_CORE_NONE after the item was dealt with. */
+static uint32_t
+choose(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    uint32_t rows[4];
+    uint32_t at;
+
+    for (uint32_t i = 0; i < item->slot_count; i++) {
+        rows[i] = yb_core_row(core, item->slots[i]);
+    }
+    at = yb_choose_source(core->choices, rows, item->slot_count, item->tried);
+    if (at == UINT32_MAX) {
+        item->phase = YB_CORE_SENT;
+        elsewhere(work, index, YB_PEER_LOST);
+        return YB_CORE_NONE;
+    }
+    if (core->choices[rows[at]].failed && item->last == YB_OK && !item->hinted &&
+        core->members[rows[at]].failures > 1) {
+        item->last = YB_PEER_LOST; /* It is known to be away: what it holds fails at once (S22). */
+        item->tried |= (uint8_t)(1u << at);
+        item->lookups = YB_CORE_ATTEMPTS_MAX;
+        item->phase = YB_CORE_SENT;
+        elsewhere(work, index, YB_PEER_LOST);
+        return YB_CORE_NONE;
+    }
+    item->tried |= (uint8_t)(1u << at);
+    return rows[at];
+}
+
+void
+yb_core_get_pump(struct yb_core_work *work)
+{
+    struct yb_client_core *core = work->core;
+    uint32_t index = YB_CORE_NONE;
+
+    while (work->ready.head != YB_CORE_NONE) {
+        struct yb_core_member *member;
+        uint32_t row;
+
+        if (core->spare_ios == 0) {
+            break;
+        }
+        index = yb_core_pop(work, &work->ready);
+        row = choose(work, index);
+        if (row == YB_CORE_NONE) {
+            continue;
+        }
+        member = &core->members[row];
+        if (member->open != NULL && get_full(member->open, work, index)) {
+            struct yb_core_io *full = member->open;
+
+            member->open = NULL;
+            get_send(full);
+        }
+        if (member->open == NULL) {
+            member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_GET, member->wire.slot);
+        }
+        if (member->open == NULL) {
+            work->items[index].tried = 0;
+            yb_core_push(work, &work->ready, index, YB_CORE_READY);
+            break;
+        }
+        get_add(member->open, index);
+    }
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        struct yb_core_io *open = core->members[row].open;
+
+        if (open != NULL) {
+            core->members[row].open = NULL;
+            get_send(open);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Puts: announce, choose places, send the bytes to all of them, count what was made.
+ *
+ * All replicas of a batch's items carry the batch's write id: whichever publication comes first
+ * wins the key for all of them (RULES A7). A message whose outcome is not known is not sent to anybody
+ * else: the net has asked the same process again, under the same operation, until its deadline (RULES
+ * B5), and what then is not known is IN_DOUBT.
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "client/core_internal.h"
+
+#define EXPECTED_US 10000u /* What others are told before anything was measured. */
+
+/* ---- intents -------------------------------------------------------------------------------- */
+
+static uint32_t
+wanted_replicas(const struct yb_core_work *work)
+{
+    return work->batch->put.replicas != 0 ? work->batch->put.replicas : 1;
+}
+
+static void
+take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_intent_answer *answer)
+{
+    struct yb_core_item *item = &work->items[index];
+    enum yb_status status = (enum yb_status)answer->status;
+
+    if (work->over) {
+        yb_core_end(work, index,
+                    item->doubted     ? YB_IN_DOUBT
+                    : work->cancelled ? YB_CANCELLED
+                                      : YB_TIMED_OUT);
+        return;
+    }
+    switch (status) {
+    case YB_OK:
+        item->placed_count = 0;
+        yb_core_push(work, &work->ready, index, YB_CORE_READY);
+        break;
+    case YB_EXISTS:
+        work->batch->items[index].grant = answer->grant;
+        yb_core_end(work, index, YB_EXISTS);
+        break;
+    case YB_IN_PROGRESS:
+    case YB_AGAIN:
+    case YB_REBUILDING:
+        item->last = status; /* Wait for the other writer, inside the deadline. */
+        yb_core_rest(work, index);
+        break;
+    default: yb_core_end(work, index, status); break;
+    }
+}
+
+static void
+on_intent(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_intent_answers answers;
+
+    if (call->status == YB_OK &&
+        yb_wire_intent_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
+        answers.answers.count == io->count && yb_core_epoch(work->core, answers.epoch)) {
+        for (uint32_t i = 0; i < io->count; i++) {
+            struct yb_wire_intent_answer answer;
+
+            yb_wire_intent_answer_at(&answers.answers, i, &answer);
+            take_intent(work, io->items[i], &answer);
+        }
+    } else {
+        struct yb_wire_intent_answer again = {.status = YB_AGAIN};
+
+        for (uint32_t i = 0; i < io->count; i++) {
+            take_intent(work, io->items[i], &again);
+        }
+    }
+    yb_core_io_give(io);
+}
+
+void
+yb_core_intent_pump(struct yb_core_work *work)
+{
+    uint8_t mode = work->batch->put.replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT;
+    struct yb_core_io *io;
+
+    while (work->intent.head != YB_CORE_NONE &&
+           (io = yb_core_io_take(work, YB_WIRE_DIRECTORY_TYPE_INTENT, 0)) != NULL) {
+        uint32_t index;
+
+        while (io->count < YB_CORE_LOOKUP_KEYS &&
+               (index = yb_core_pop(work, &work->intent)) != YB_CORE_NONE) {
+            struct yb_wire_intent wire = {.hash = work->items[index].hash, .write = work->write};
+
+            work->items[index].phase = YB_CORE_SENT;
+            yb_wire_intent_store(&wire, io->body + YB_WIRE_INTENTS_BYTES +
+                                            (size_t)io->count * YB_WIRE_INTENT_BYTES);
+            io->items[io->count++] = index;
+        }
+        memset(io->body, 0, YB_WIRE_INTENTS_BYTES);
+        yb_wire_put_u8(io->body + YB_WIRE_INTENTS_AT_MODE, mode);
+        yb_wire_put_u32(io->body + YB_WIRE_INTENTS_AT_EXPECTED_US, EXPECTED_US);
+        yb_wire_put_u32(io->body + YB_WIRE_INTENTS_AT_ITEMS, io->count);
+        io->call.lane = YB_WIRE_LANE_CONTROL;
+        io->call.body_bytes =
+            (uint32_t)(YB_WIRE_INTENTS_BYTES + (size_t)io->count * YB_WIRE_INTENT_BYTES);
+        yb_core_send(io, on_intent);
+    }
+}
+
+/* ---- outcomes ------------------------------------------------------------------------------- */
+
+/* All messages of an item have ended. */
+static void
+settle(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    struct yb_client_item *out = &work->batch->items[index];
+    enum yb_status last = (enum yb_status)item->last;
+
+    out->replicas = item->made;
+    if (item->made > 0) {
+        core->counters.puts++;
+        core->counters.put_bytes += item->room;
+        yb_core_end(work, index, YB_OK);
+    } else if (item->doubted) {
+        yb_core_end(work, index, YB_IN_DOUBT);
+    } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
+               last == YB_QUOTA || item->attempts >= YB_CORE_ATTEMPTS_MAX) {
+        yb_core_end(work, index, last);
+    } else if (work->over) {
+        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : last);
+    } else if (last == YB_NO_SPACE || last == YB_FENCED || last == YB_PEER_LOST ||
+               last == YB_UNREACHABLE || last == YB_REFUSED) {
+        yb_core_push(work, &work->ready, index, YB_CORE_READY); /* Somewhere else. */
+    } else {
+        yb_core_rest(work, index); /* IN_PROGRESS, AGAIN, STALE: from the start, a little later. */
+    }
+}
+
+static void
+take_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status, uint64_t grant)
+{
+    struct yb_core_item *item = &work->items[index];
+
+    YB_ASSERT(item->outstanding > 0);
+    item->outstanding--;
+    if (status == YB_OK) {
+        item->made++;
+        work->batch->items[index].grant = grant;
+    } else if (status == YB_IN_DOUBT) {
+        item->doubted = true;
+    } else {
+        item->last = status;
+        if (status == YB_EXISTS) {
+            work->batch->items[index].grant = grant;
+        }
+    }
+    if (item->outstanding == 0) {
+        settle(work, index);
+    }
+}
+
+static void
+on_put(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_put_answers answers;
+
+    if (call->answered && call->status != YB_FENCED) {
+        yb_core_member_lives(work->core, io);
+    } else if (!work->cancelled) {
+        yb_core_member_failed(work->core, io);
+    }
+    if (call->status == YB_OK &&
+        yb_wire_put_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
+        answers.answers.count == io->count) {
+        for (uint32_t i = 0; i < io->count; i++) {
+            struct yb_wire_put_answer answer;
+
+            yb_wire_put_answer_at(&answers.answers, i, &answer);
+            take_outcome(work, io->items[i], (enum yb_status)answer.status, answer.grant);
+        }
+    } else {
+        enum yb_status why = call->status == YB_OK ? YB_IN_DOUBT : call->status;
+
+        for (uint32_t i = 0; i < io->count; i++) {
+            take_outcome(work, io->items[i], why, 0);
+        }
+    }
+    yb_core_io_give(io);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static void
+put_send(struct yb_core_io *io)
+{
+    uint32_t keys_at = (uint32_t)(YB_WIRE_PUT_BYTES + (size_t)io->count * YB_WIRE_PUT_ITEM_BYTES);
+
+    memmove(io->body + keys_at,
+            io->body + YB_WIRE_PUT_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_PUT_ITEM_BYTES,
+            io->key_bytes);
+    memset(io->body, 0, YB_WIRE_PUT_BYTES);
+    yb_wire_put_u64(io->body + YB_WIRE_PUT_AT_WRITE, io->work->write);
+    yb_wire_put_u32(io->body + YB_WIRE_PUT_AT_ITEMS, io->count);
+    yb_wire_put_u32(io->body + YB_WIRE_PUT_AT_KEYS, io->key_bytes);
+    io->call.body_bytes = keys_at + io->key_bytes;
+    io->call.lane = YB_WIRE_LANE_BULK;
+    io->call.operation = ++io->core->operation;
+    io->call.data = io->iov;
+    io->call.data_count = io->iov_count;
+    yb_core_send(io, on_put);
+}
+
+static void
+put_add(struct yb_core_io *io, uint32_t index)
+{
+    struct yb_core_work *work = io->work;
+    const struct yb_client_put_options *options = &work->batch->put;
+    const struct yb_client_item *asked = &work->batch->items[index];
+    struct yb_core_item *item = &work->items[index];
+    uint8_t *keys =
+        io->body + YB_WIRE_PUT_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_PUT_ITEM_BYTES;
+    struct yb_wire_put_item wire = {
+        .hash = item->hash,
+        .size = item->room,
+        .ttl_ms = options->ttl_ms,
+        .group = asked->group,
+        .parent = asked->parent,
+        .key_bytes = (uint16_t)asked->key_bytes,
+        .flags = (uint16_t)((options->soft_pin ? YB_WIRE_BLOCK_FLAG_SOFT_PIN : 0) |
+                            (options->hard_pin ? YB_WIRE_BLOCK_FLAG_HARD_PIN : 0)),
+        .replicas = (uint8_t)wanted_replicas(work),
+        .mode = options->replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT,
+    };
+
+    yb_wire_put_item_store(&wire, io->body + YB_WIRE_PUT_BYTES +
+                                      (size_t)io->count * YB_WIRE_PUT_ITEM_BYTES);
+    memcpy(keys + io->key_bytes, asked->key, asked->key_bytes);
+    io->key_bytes += asked->key_bytes;
+    io->bytes += item->room;
+    if (!yb_core_pieces(io, asked, item->room)) {
+        YB_ASSERT(false); /* put_full() has counted them. */
+    }
+    io->items[io->count++] = index;
+    item->outstanding++;
+}
+
+static bool
+put_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index)
+{
+    return io->count == YB_CORE_MOVE_ITEMS ||
+           (io->count > 0 &&
+            (io->bytes + work->items[index].room > YB_CORE_MOVE_BYTES ||
+             io->iov_count + work->batch->items[index].iov_count > YB_CORE_PIECES_MAX));
+}
+
+static bool
+is_preferred(const struct yb_core_work *work, const struct yb_core_member *member)
+{
+    const char *const *names = work->batch->put.preferred;
+
+    for (uint32_t i = 0; names != NULL && names[i] != NULL; i++) {
+        size_t length = strlen(names[i]);
+
+        if (length < sizeof(member->wire.name) &&
+            memcmp(member->wire.name, names[i], length) == 0 && member->wire.name[length] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Choose places for an item; returns how many. */
+static uint32_t
+choose_rows(struct yb_core_work *work, uint32_t index, uint32_t rows_out[YB_CHOOSE_MAX])
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
+    uint64_t random[2 * YB_CHOOSE_MAX];
+    uint32_t wanted = wanted_replicas(work);
+    uint32_t count;
+
+    for (uint32_t i = 0; i < 2 * wanted; i++) {
+        random[i] = yb_core_random(core);
+    }
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        core->choices[row].preferred = is_preferred(work, &core->members[row]);
+        core->choices[row].tried = false;
+    }
+    for (uint32_t i = 0; i < item->placed_count; i++) {
+        uint32_t row = yb_core_row(core, item->placed[i]);
+
+        if (row != YB_CORE_NONE) {
+            core->choices[row].tried = true;
+        }
+    }
+    count = yb_choose_places(core->choices, core->member_count, item->room, NULL, 0, wanted, random,
+                             rows_out);
+    for (uint32_t i = 0; i < count; i++) {
+        if (item->placed_count < YB_CHOOSE_MAX) {
+            item->placed[item->placed_count++] = core->members[rows_out[i]].wire.slot;
+        }
+    }
+    return count;
+}
+
+/* Add an item to the messages of its places. */
+static void
+place_item(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint32_t count)
+{
+    struct yb_client_core *core = work->core;
+
+    work->items[index].phase = YB_CORE_SENT;
+    work->items[index].attempts++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct yb_core_member *member = &core->members[rows[i]];
+
+        if (member->open == NULL) {
+            member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_PUT, member->wire.slot);
+            YB_ASSERT(member->open != NULL); /* The pump has counted them. */
+        }
+        put_add(member->open, index);
+    }
+}
+
+/* Send the messages of these places that have no room for one more item. */
+static void
+send_full(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct yb_core_member *member = &work->core->members[rows[i]];
+        struct yb_core_io *open = member->open;
+
+        if (open != NULL && put_full(open, work, index)) {
+            member->open = NULL;
+            put_send(open);
+        }
+    }
+}
+
+void
+yb_core_put_pump(struct yb_core_work *work)
+{
+    struct yb_client_core *core = work->core;
+
+    while (work->ready.head != YB_CORE_NONE && core->spare_ios >= wanted_replicas(work)) {
+        uint32_t index = yb_core_pop(work, &work->ready);
+        struct yb_core_item *item = &work->items[index];
+        uint32_t rows[YB_CHOOSE_MAX];
+        uint32_t count = choose_rows(work, index, rows);
+
+        if (count == 0) { /* Nobody takes it: none is there, or all have refused. */
+            item->last = item->last != YB_OK ? item->last : YB_NO_SPACE;
+            item->attempts++;
+            item->placed_count = 0;
+            item->phase = YB_CORE_SENT;
+            if (item->attempts >= YB_CORE_ATTEMPTS_MAX || item->last == YB_NO_SPACE) {
+                yb_core_end(work, index, (enum yb_status)item->last);
+            } else {
+                yb_core_rest(work, index);
+            }
+            continue;
+        }
+        send_full(work, index, rows, count);
+        place_item(work, index, rows, count);
+    }
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        struct yb_core_io *open = core->members[row].open;
+
+        if (open != NULL) {
+            core->members[row].open = NULL;
+            put_send(open);
+        }
+    }
+}
