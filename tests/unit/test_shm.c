@@ -324,7 +324,7 @@ test_shm__without_attach_a_session_still_lends(void **state)
 }
 
 static void
-check_tickets(bool attach)
+check_tickets(bool attach, bool ask)
 {
     struct pair pair;
     struct yb_shm_session *target;
@@ -337,12 +337,12 @@ check_tickets(bool attach)
     target = target_of(&pair);
     EXPECT_OK(yb_shm_host_take_tickets(pair.hosts[0], &slot));
     ticket = yb_shm_host_issue(pair.hosts[0], slot);
-    EXPECT_OK(yb_shm_session_ticket(target, slot, ticket));
-    assert_int_equal(yb_shm_session_ticket(target, slot, ticket + 1), YB_STALE);
-    assert_int_equal(yb_shm_session_ticket(target, slot + 1, ticket), YB_STALE);
-    assert_int_equal(yb_shm_session_ticket(target, YB_SHM_TICKETS, ticket), YB_STALE);
+    EXPECT_OK(yb_shm_session_ticket(target, slot, ticket, ask));
+    assert_int_equal(yb_shm_session_ticket(target, slot, ticket + 1, ask), YB_STALE);
+    assert_int_equal(yb_shm_session_ticket(target, slot + 1, ticket, ask), YB_STALE);
+    assert_int_equal(yb_shm_session_ticket(target, YB_SHM_TICKETS, ticket, ask), YB_STALE);
     yb_shm_host_revoke(pair.hosts[0], slot);
-    assert_int_equal(yb_shm_session_ticket(target, slot, ticket), YB_STALE);
+    assert_int_equal(yb_shm_session_ticket(target, slot, ticket, ask), YB_STALE);
     assert_int_not_equal(yb_shm_host_issue(pair.hosts[0], slot), ticket);
     yb_shm_host_revoke(pair.hosts[0], slot);
     yb_shm_host_give_tickets(pair.hosts[0], slot);
@@ -354,8 +354,9 @@ static void
 test_shm__a_ticket_counts_until_it_is_revoked(void **state)
 {
     (void)state;
-    check_tickets(true);
-    check_tickets(false);
+    check_tickets(true, true);
+    check_tickets(true, false);
+    check_tickets(false, false);
 }
 
 /* Register shared memory with a table, at an offset into its descriptor. */

@@ -7,9 +7,35 @@
 #include "base/check.h"
 #include "transfer/shm/path_internal.h"
 
-/* What is below the queue of classes (RULES E5): enough to overlap asking and copying. */
-#define FLYING_BYTES_MAX (4u * YB_SLICE_BYTES)
-#define TURN_BYTES_MAX   YB_SLICE_BYTES
+/* What is asked for in one turn of the loop: a message each way wakes a process, which costs what
+ * 200 KiB cost to copy. What is below the queue of classes (RULES E5) is two turns' worth, so that
+ * the target copies one while the other is answered and asked for. Reads, which hold up this side's
+ * loop, have half a turn.
+ *
+ * That is for whoever has the path alone. Where a first token was seen lately, others are held to a
+ * quarter, so that the next one finds little before it. */
+#define TURN_BYTES_MAX   (8u * YB_SLICE_BYTES)
+#define TURN_FLIGHTS_MAX (YB_SHM_FLIGHTS / 2)
+#define FLYING_BYTES_MAX (2u * TURN_BYTES_MAX)
+#define FLIGHTS_RESERVED 4u /* For first tokens. */
+#define NARROW_SHARE     4u
+#define NARROW_NS        (10 * YB_NS_PER_MS)
+
+static enum yb_class
+class_of(const struct yb_slice *slice)
+{
+    return slice->queue.traffic_class;
+}
+
+/* Of a limit, what holds for a slice now. */
+static uint64_t
+limit_for(struct yb_shm_path *path, const struct yb_slice *slice, uint64_t limit)
+{
+    bool narrow = class_of(slice) != YB_CLASS_FIRST_TOKEN &&
+                  yb_loop_now(path->base.remote->worker->loop) < path->narrow_until_ns;
+
+    return narrow ? limit / NARROW_SHARE : limit;
+}
 
 /* ---- admission ------------------------------------------------------------------------------- */
 
@@ -72,30 +98,55 @@ yb_shm_flight_serves(struct yb_shm_path *path, const struct yb_slice *slice)
     return true;
 }
 
+/* Find a free flight. NULL: there is none for this class, or enough flies that does not give way to
+ * it. */
+static struct yb_shm_flight *
+find_room(struct yb_shm_path *path, const struct yb_slice *slice)
+{
+    uint32_t spare = class_of(slice) == YB_CLASS_FIRST_TOKEN ? 0 : FLIGHTS_RESERVED;
+    struct yb_shm_flight *flight = NULL;
+    uint64_t flying = 0;
+    uint32_t free_ones = 0;
+
+    for (uint32_t i = 0; i < YB_SHM_FLIGHTS; i++) {
+        struct yb_shm_flight *each = &path->flights[i];
+
+        if (each->state == YB_SHM_FLIGHT_FREE) {
+            free_ones++;
+            flight = flight == NULL ? each : flight;
+        } else if (class_of(each->slice) <= class_of(slice)) {
+            flying += each->slice->bytes;
+        }
+    }
+    if (free_ones <= spare ||
+        (flying > 0 && flying + slice->bytes > limit_for(path, slice, FLYING_BYTES_MAX))) {
+        return NULL;
+    }
+    return flight;
+}
+
 enum yb_status
 yb_shm_flight_submit(struct yb_shm_path *path, struct yb_slice *slice)
 {
-    struct yb_shm_flight *flight = NULL;
-    uint64_t flying = 0;
+    struct yb_loop *loop = path->base.remote->worker->loop;
+    struct yb_shm_flight *flight = find_room(path, slice);
 
     YB_ASSERT(slice->iov_count == slice->count);
     if (path->base.state != YB_PATH_UP) {
         return YB_UNSUPPORTED;
     }
-    for (uint32_t i = 0; i < YB_SHM_FLIGHTS; i++) {
-        if (path->flights[i].state == YB_SHM_FLIGHT_FREE) {
-            flight = flight == NULL ? &path->flights[i] : flight;
-        } else {
-            flying += path->flights[i].slice->bytes;
-        }
+    if (class_of(slice) == YB_CLASS_FIRST_TOKEN) {
+        path->narrow_until_ns = yb_deadline_after(yb_loop_now(loop), NARROW_NS);
     }
-    if (flight == NULL || (flying > 0 && flying + slice->bytes > FLYING_BYTES_MAX)) {
+    if (flight == NULL) {
         return YB_AGAIN;
     }
     flight->state = YB_SHM_FLIGHT_READY;
     flight->order = path->order++;
     flight->slot = path->ticket_first + (uint32_t)(flight - path->flights);
     flight->slice = slice;
+    flight->leader = flight;
+    flight->next = NULL;
     flight->tries = 0;
     flight->cancelled = false;
     flight->target_ended = false;
@@ -103,7 +154,7 @@ yb_shm_flight_submit(struct yb_shm_path *path, struct yb_slice *slice)
         flight->places[i].known = false;
     }
     path->base.flying++;
-    yb_loop_defer(path->base.remote->worker->loop, &path->task);
+    yb_loop_defer(loop, &path->task);
     return YB_OK;
 }
 
@@ -120,8 +171,8 @@ yb_shm_flight_cancel(struct yb_shm_path *path, struct yb_slice *slice)
         if (flight->state == YB_SHM_FLIGHT_READY || flight->state == YB_SHM_FLIGHT_WAITING) {
             flight->state = YB_SHM_FLIGHT_READY;
             yb_loop_defer(path->base.remote->worker->loop, &path->task);
-        } else {
-            yb_peer_cancel(path->base.remote->control, &flight->call);
+        } else if (flight->state != YB_SHM_FLIGHT_COPIED) { /* That ends in this very turn. */
+            yb_peer_cancel(path->base.remote->control, &flight->leader->call);
         }
         return;
     }
@@ -281,20 +332,11 @@ ask_regions(struct yb_shm_flight *flight)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void
-step(struct yb_shm_flight *flight)
+bool
+yb_shm_flight_resolve(struct yb_shm_flight *flight)
 {
-    struct yb_shm_path *path = flight->path;
-    struct yb_slice *slice = flight->slice;
+    const struct yb_slice *slice = flight->slice;
 
-    if (flight->cancelled) {
-        yb_shm_flight_end(flight, (struct yb_slice_end){.status = YB_CANCELLED});
-        return;
-    }
-    if (path->session == NULL || path->session_closing || !yb_shm_session_up(path->session)) {
-        yb_shm_flight_fail(flight, YB_PEER_LOST, false);
-        return;
-    }
     flight->asked_count = 0;
     for (uint32_t i = 0; i < slice->count; i++) {
         if (slice->fragments[i].status == YB_OK && !flight->places[i].known &&
@@ -302,25 +344,55 @@ step(struct yb_shm_flight *flight)
             flight->asked[flight->asked_count++] = (uint8_t)i;
         }
     }
-    if (flight->asked_count > 0) {
-        ask_regions(flight);
-    } else if (slice->op == YB_TRANSFER_READ) {
-        yb_shm_read_step(flight);
-    } else {
-        yb_shm_pull_step(flight);
-    }
+    return flight->asked_count == 0;
 }
 
-static struct yb_shm_flight *
-first_ready(struct yb_shm_path *path)
+/* Returns how much of the turn it took, in bytes. */
+static uint64_t
+step(struct yb_shm_flight *flight)
+{
+    struct yb_shm_path *path = flight->path;
+    uint64_t bytes = 2 * flight->slice->bytes;
+
+    if (flight->cancelled) {
+        yb_shm_flight_end(flight, (struct yb_slice_end){.status = YB_CANCELLED});
+        return 0;
+    }
+    if (path->session == NULL || path->session_closing || !yb_shm_session_up(path->session)) {
+        yb_shm_flight_fail(flight, YB_PEER_LOST, false);
+        return 0;
+    }
+    if (!yb_shm_flight_resolve(flight)) {
+        ask_regions(flight);
+        return 0;
+    }
+    if (flight->slice->op == YB_TRANSFER_WRITE) {
+        return yb_shm_pull_step(flight);
+    }
+    yb_shm_read_step(flight);
+    return bytes;
+}
+
+static bool
+goes_before(const struct yb_shm_flight *one, const struct yb_shm_flight *other)
+{
+    enum yb_class class = class_of(one->slice);
+
+    return class != class_of(other->slice) ? class < class_of(other->slice)
+                                           : one->order < other->order;
+}
+
+struct yb_shm_flight *
+yb_shm_flight_first(struct yb_shm_path *path, enum yb_shm_flight_state state,
+                    const struct yb_batch *batch)
 {
     struct yb_shm_flight *first = NULL;
 
     for (uint32_t i = 0; i < YB_SHM_FLIGHTS; i++) {
         struct yb_shm_flight *flight = &path->flights[i];
 
-        if (flight->state == YB_SHM_FLIGHT_READY &&
-            (first == NULL || flight->order < first->order)) {
+        if (flight->state == state && (batch == NULL || flight->slice->batch == batch) &&
+            (first == NULL || goes_before(flight, first))) {
             first = flight;
         }
     }
@@ -332,16 +404,18 @@ yb_shm_flight_run(struct yb_shm_path *path)
 {
     struct yb_shm_flight *flight;
     uint64_t bytes = 0;
+    uint32_t count = 0;
 
     path->holds++; /* The path stays until this returns. */
-    while ((flight = first_ready(path)) != NULL) {
-        if (bytes >= TURN_BYTES_MAX) {
+    while ((flight = yb_shm_flight_first(path, YB_SHM_FLIGHT_READY, NULL)) != NULL) {
+        if (bytes >= limit_for(path, flight->slice, TURN_BYTES_MAX) ||
+            count++ == TURN_FLIGHTS_MAX) {
             yb_loop_defer(path->base.remote->worker->loop, &path->task);
             break;
         }
-        bytes += flight->slice->bytes;
-        step(flight);
+        bytes += step(flight);
     }
+    yb_shm_read_settle(path);
     path->holds--;
     yb_shm_path_check_gone(path);
 }
@@ -362,7 +436,8 @@ yb_shm_flight_news(struct yb_shm_path *path)
         if (!up && flight->state == YB_SHM_FLIGHT_READY) {
             yb_shm_flight_fail(flight, YB_PEER_LOST, false);
         } else if (!path->closing && path->info.process_ended &&
-                   flight->state == YB_SHM_FLIGHT_PULLING && !flight->target_ended) {
+                   flight->state == YB_SHM_FLIGHT_PULLING && flight->leader == flight &&
+                   !flight->target_ended) {
             flight->target_ended = true; /* F2 */
             yb_peer_cancel(path->base.remote->control, &flight->call);
         }

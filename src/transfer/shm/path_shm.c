@@ -403,7 +403,7 @@ lane_pulls(const struct yb_shm_path *path, enum yb_class class)
     for (uint32_t i = 0; i < YB_SHM_FLIGHTS; i++) {
         const struct yb_shm_flight *flight = &path->flights[i];
 
-        if (flight->state == YB_SHM_FLIGHT_PULLING && flight->call.class == class) {
+        if (flight->state == YB_SHM_FLIGHT_PULLING && flight->leader->call.class == class) {
             return true;
         }
     }

@@ -142,6 +142,14 @@ conclude(struct yb_shm_flight *flight, bool again)
 
 /* ---- verify by attach ------------------------------------------------------------------------ */
 
+/* The words that one look is about. */
+struct look {
+    uint32_t count;
+    uint64_t regions[YB_SHM_WORDS_MAX];
+    uint64_t addresses[YB_SHM_WORDS_MAX];
+    uint64_t words[YB_SHM_WORDS_MAX]; /* What stands there. */
+};
+
 static void
 lose_session(struct yb_shm_flight *flight, enum yb_status status)
 {
@@ -158,31 +166,83 @@ lose_session(struct yb_shm_flight *flight, enum yb_status status)
     yb_shm_flight_fail(flight, YB_PEER_LOST, false);
 }
 
-static void
-verify_by_attach(struct yb_shm_flight *flight)
+static uint32_t
+find_word(const struct look *look, uint64_t region)
 {
-    struct yb_shm_session *session = flight->path->session;
-    uint64_t addresses[YB_SLICE_FRAGMENTS];
-    uint64_t words[YB_SLICE_FRAGMENTS] = {0};
-    enum yb_status status;
+    uint32_t i = 0;
+
+    while (i < look->count && look->regions[i] != region) {
+        i++;
+    }
+    return i;
+}
+
+/* Add the regions that a flight's bytes came from. Returns false if there may be no room. */
+static bool
+add_words(struct look *look, struct yb_shm_flight *flight)
+{
+    if (flight->asked_count > YB_SHM_WORDS_MAX - look->count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < flight->asked_count; i++) {
+        const struct yb_shm_place *place = &flight->places[flight->asked[i]];
+
+        if (find_word(look, place->region) == look->count) {
+            look->regions[look->count] = place->region;
+            look->addresses[look->count] = place->live;
+            look->words[look->count++] = 0;
+        }
+    }
+    return true;
+}
+
+/* Judge a flight by what was seen; `status` is how looking went. */
+static void
+settle_one(struct yb_shm_flight *flight, const struct look *look, enum yb_status status)
+{
     bool again = false;
 
-    for (uint32_t i = 0; i < flight->asked_count; i++) {
-        addresses[i] = flight->places[flight->asked[i]].live;
-    }
-    status = yb_shm_session_words(session, addresses, flight->asked_count, words);
-    if (status != YB_OK || !yb_shm_session_up(session)) {
+    if (status != YB_OK || !yb_shm_session_up(flight->path->session)) {
         lose_session(flight, status == YB_OK ? YB_STALE : status); /* F1 */
         return;
     }
     for (uint32_t i = 0; i < flight->asked_count; i++) {
         uint64_t region = flight->places[flight->asked[i]].region;
 
-        if (words[i] != region) {
+        if (look->words[find_word(look, region)] != region) {
             again = discard_region(flight, region) || again;
         }
     }
     conclude(flight, again);
+}
+
+void
+yb_shm_read_settle(struct yb_shm_path *path)
+{
+    struct yb_shm_flight *group[YB_SHM_FLIGHTS];
+    uint32_t count;
+
+    for (;;) {
+        struct look look = {.count = 0};
+        enum yb_status status;
+
+        count = 0;
+        for (uint32_t i = 0; i < YB_SHM_FLIGHTS; i++) {
+            struct yb_shm_flight *flight = &path->flights[i];
+
+            if (flight->state == YB_SHM_FLIGHT_COPIED && add_words(&look, flight)) {
+                group[count++] = flight;
+            }
+        }
+        if (count == 0) {
+            break;
+        }
+        atomic_thread_fence(memory_order_seq_cst); /* The words are read after the data. */
+        status = yb_shm_session_words(path->session, look.addresses, look.count, look.words);
+        for (uint32_t i = 0; i < count; i++) {
+            settle_one(group[i], &look, status);
+        }
+    }
 }
 
 /* ---- verify by asking ------------------------------------------------------------------------ */
@@ -258,7 +318,6 @@ yb_shm_read_step(struct yb_shm_flight *flight)
         return;
     }
     status = copy_all(flight);
-    atomic_thread_fence(memory_order_seq_cst); /* The words are read after the data. */
     if (status != YB_OK) {
         lose_session(flight, status);
         return;
@@ -267,7 +326,7 @@ yb_shm_read_step(struct yb_shm_flight *flight)
     if (flight->asked_count == 0) {
         conclude(flight, false); /* All were refused. */
     } else if (flight->path->info.attach) {
-        verify_by_attach(flight);
+        flight->state = YB_SHM_FLIGHT_COPIED; /* yb_shm_read_settle() comes in this turn. */
     } else {
         verify_by_asking(flight);
     }

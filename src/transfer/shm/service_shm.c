@@ -144,10 +144,11 @@ handle_regions(void *service, struct yb_request *request)
 
 /* ---- pulls ----------------------------------------------------------------------------------- */
 
-/* Copy all pieces whose destination is pinned. Anything but OK is the session's failure. */
+/* Copy all pieces whose destination is pinned; *attached_out: some by attach. Anything but OK is
+ * the session's failure. */
 static enum yb_status
 copy_pulls(struct yb_shm_session *session, const struct yb_wire_pulls *pulls,
-           struct yb_region_range *ranges)
+           struct yb_region_range *ranges, bool *attached_out)
 {
     struct yb_shm_hold hold = {.session = session};
     struct yb_shm_gather gather = {.count = 0};
@@ -170,6 +171,7 @@ copy_pulls(struct yb_shm_session *session, const struct yb_wire_pulls *pulls,
         }
     }
     yb_shm_hold_release(&hold);
+    *attached_out = gather.count > 0;
     if (status == YB_OK && gather.count > 0) {
         status = yb_shm_gather_copy(&gather, session, statuses);
     }
@@ -187,13 +189,14 @@ static enum yb_status
 pull_all(struct yb_shm_session *session, const struct yb_wire_pulls *pulls,
          struct yb_region_range *ranges)
 {
-    enum yb_status status = yb_shm_session_ticket(session, pulls->slot, pulls->ticket);
+    enum yb_status status = yb_shm_session_ticket(session, pulls->slot, pulls->ticket, false);
+    bool attached;
 
     if (status == YB_OK) {
-        status = copy_pulls(session, pulls, ranges);
+        status = copy_pulls(session, pulls, ranges, &attached);
     }
     if (status == YB_OK) {
-        status = yb_shm_session_ticket(session, pulls->slot, pulls->ticket);
+        status = yb_shm_session_ticket(session, pulls->slot, pulls->ticket, attached);
     }
     switch (status) {
     case YB_OK: return YB_OK;

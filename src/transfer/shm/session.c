@@ -102,15 +102,16 @@ yb_shm_session_words(struct yb_shm_session *session, const uint64_t *addresses, 
 }
 
 enum yb_status
-yb_shm_session_ticket(struct yb_shm_session *session, uint32_t slot, uint64_t ticket)
+yb_shm_session_ticket(struct yb_shm_session *session, uint32_t slot, uint64_t ticket, bool attach)
 {
     uint64_t word = 0;
 
     YB_ASSERT_OBJ(session, YB_SHM_SESSION_MAGIC);
+    YB_ASSERT(!attach || session->attach);
     if (slot >= session->theirs.tickets || slot >= YB_SHM_TICKETS) {
         return YB_STALE;
     }
-    if (session->attach) {
+    if (attach) {
         const uint64_t address = session->theirs.page + PAGE_HEAD + slot * sizeof(uint64_t);
         enum yb_status status = read_words(session, &address, 1, &word);
 
@@ -122,6 +123,7 @@ yb_shm_session_ticket(struct yb_shm_session *session, uint32_t slot, uint64_t ti
 
         atomic_thread_fence(memory_order_seq_cst); /* The data was read before. */
         word = atomic_load(&page->tickets[slot]);
+        atomic_thread_fence(memory_order_seq_cst); /* Or is read afterwards. */
     }
     return word == ticket ? YB_OK : YB_STALE;
 }

@@ -54,8 +54,8 @@
 
 #define YB_SHM_NAME_BYTES  65u
 #define YB_SHM_WHY_BYTES   128u
-#define YB_SHM_TICKETS     8192u
-#define YB_SHM_TICKETS_PER 8u /* That are taken at once. */
+#define YB_SHM_TICKETS     32768u
+#define YB_SHM_TICKETS_PER 32u /* That are taken at once. */
 #define YB_SHM_WORDS_MAX   64u
 
 struct yb_shm_session;
@@ -144,9 +144,11 @@ YB_CHECKED enum yb_status yb_shm_session_words(struct yb_shm_session *session,
                                                const uint64_t *addresses, uint32_t count,
                                                uint64_t *words_out);
 
-/* Whether `ticket` stands at `slot` of the peer's page (N5), and the nonce too: OK or STALE. */
+/* Whether `ticket` stands at `slot` of the peer's page (N5): OK or STALE. With `attach` the word
+ * and the nonce are read out of the process, as must be done behind bytes that were read so (RULES
+ * A4); otherwise the mapped page tells, for next to nothing. */
 YB_CHECKED enum yb_status yb_shm_session_ticket(struct yb_shm_session *session, uint32_t slot,
-                                                uint64_t ticket);
+                                                uint64_t ticket, bool attach);
 
 enum yb_shm_loan {
     YB_SHM_LOAN_NONE,  /* Was not asked for. */
