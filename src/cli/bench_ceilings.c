@@ -434,24 +434,23 @@ copy_blocks(void *context)
 }
 
 bool
-yb_bench_ceiling_copy(uint8_t *buffer, uint64_t size, uint32_t threads, uint64_t run_ns,
-                      double *gbps_out)
+yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t threads,
+                      uint64_t run_ns, double *gbps_out)
 {
     struct copier copiers[THREADS_MAX];
-    uint64_t half = YB_BENCH_BUFFER_BYTES / 2;
     uint64_t share;
     uint32_t started = 0;
     double rate = 0;
 
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;
-    share = half / threads / size * size;
+    share = YB_BENCH_BUFFER_BYTES / threads / size * size;
     YB_ASSERT(share > 0);
     for (; started < threads; started++) {
         struct copier *copier = &copiers[started];
 
         *copier = (struct copier){
-            .to = buffer + half + started * share,
-            .from = buffer + started * share,
+            .to = to + started * share,
+            .from = from + started * share,
             .places = share / size,
             .size = size,
             .run_ns = run_ns,

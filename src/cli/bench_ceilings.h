@@ -59,9 +59,9 @@ bool yb_bench_ceiling_process_vm(const struct yb_bench_target *target, uint8_t *
                                  uint64_t size, uint32_t fragments, uint64_t run_ns,
                                  double *gbps_out);
 
-/* Copy from one half of the buffer to the other. */
-bool yb_bench_ceiling_copy(uint8_t *buffer, uint64_t size, uint32_t threads, uint64_t run_ns,
-                           double *gbps_out);
+/* Copy from one buffer of YB_BENCH_BUFFER_BYTES to another. */
+bool yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t threads,
+                           uint64_t run_ns, double *gbps_out);
 
 /* Where fragment `index` of `count` lies in local memory: everywhere but behind its
  * predecessor, as blocks of a cache do. A permutation of 0 .. count - 1. */

@@ -102,9 +102,32 @@ yb_bench_pair_has(const struct yb_cli *cli, const struct yb_bench_pair *pair, ui
     return true;
 }
 
+bool
+yb_bench_pair_copy(struct yb_bench_pair *pair, uint64_t size, uint32_t threads, uint64_t run_ns,
+                   double *gbps_out)
+{
+    if (pair->twin == NULL) {
+        const struct yb_shared_options options = {
+            .length = YB_BENCH_BUFFER_BYTES,
+            .numa_node = YB_SHARED_NUMA_ANY,
+        };
+        enum yb_status status = yb_shared_create(&options, &pair->twin, NULL, 0);
+
+        if (status != YB_OK) {
+            return complain("memory to copy from", status);
+        }
+        memset(yb_shared_info(pair->twin).base, 1, YB_BENCH_BUFFER_BYTES);
+    }
+    return yb_bench_ceiling_copy(pair->own.buffer, yb_shared_info(pair->twin).base, size, threads,
+                                 run_ns, gbps_out);
+}
+
 void
 yb_bench_pair_close(struct yb_bench_pair *pair)
 {
+    if (pair->twin != NULL) {
+        yb_shared_destroy(&pair->twin);
+    }
     yb_bench_engine_close(&pair->options, &pair->own);
     yb_bench_target_close(&pair->target);
 }

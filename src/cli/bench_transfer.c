@@ -53,7 +53,7 @@ measure_ping(const struct yb_bench_pair *pair, const struct yb_bench_row *row, u
 static bool
 measure_ceiling(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t round)
 {
-    const struct yb_bench_pair *pair = &table->pairs[row->pair];
+    struct yb_bench_pair *pair = &table->pairs[row->pair];
     struct yb_bench_sockets sockets;
     struct yb_bench_raw raw = raw_of(pair, row, &sockets);
     struct yb_bench_times times = {0};
@@ -65,8 +65,7 @@ measure_ceiling(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t
         return yb_bench_ceiling_sockets(&pair->target, &raw, row->flow.op == YB_TRANSFER_READ,
                                         ceiling);
     case YB_BENCH_AGAINST_COPY:
-        return yb_bench_ceiling_copy(pair->own.buffer, row->flow.size, 1, row->flow.run_ns,
-                                     ceiling);
+        return yb_bench_pair_copy(pair, row->flow.size, 1, row->flow.run_ns, ceiling);
     case YB_BENCH_AGAINST_PROCESS_VM:
         return yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, row->flow.size,
                                            row->flow.fragments, row->flow.run_ns, ceiling);
@@ -97,8 +96,7 @@ measure_row(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t rou
         row->cpu_s_per_gb[round] = result.cpu_s_per_gb;
         break;
     case YB_BENCH_RAW_COPY:
-        ok = yb_bench_ceiling_copy(pair->own.buffer, flow->size, row->streams, flow->run_ns,
-                                   &result.gbps);
+        ok = yb_bench_pair_copy(pair, flow->size, row->streams, flow->run_ns, &result.gbps);
         break;
     case YB_BENCH_RAW_VM:
         ok = yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, flow->size,
