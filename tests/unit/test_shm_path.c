@@ -743,6 +743,49 @@ test_shm_path__a_target_that_comes_to_life_late_pulls_nothing(void **state)
     free(local);
 }
 
+/* Slices of one batch go in one pull: an outcome is the item's whose bytes it is about. */
+static void
+test_shm_path__a_pull_of_many_slices_tells_which_one_failed(void **state)
+{
+    struct engines engines;
+    struct yb_transfer_item items[4];
+    struct yb_transfer_item_status statuses[4];
+    uint8_t *remote =
+        mmap(NULL, 4 * YB_SLICE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *local = malloc(4 * YB_SLICE_BYTES);
+    uint64_t random = unit_seed("pull");
+    yb_transfer_region region;
+
+    (void)state;
+    fill(local, 4 * YB_SLICE_BYTES, &random);
+    engines_init(&engines, YB_TRANSFER_PATH_SHM);
+    EXPECT_OK(yb_transfer_register(engines.b, remote, 4 * YB_SLICE_BYTES, NULL, &region));
+    assert_int_equal(mprotect(remote + 2 * YB_SLICE_BYTES, YB_SLICE_BYTES, PROT_NONE), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        items[i] = (struct yb_transfer_item){
+            .op = YB_TRANSFER_WRITE,
+            .local = local + i * YB_SLICE_BYTES,
+            .length = YB_SLICE_BYTES,
+            .remote = region,
+            .remote_offset = i * YB_SLICE_BYTES,
+        };
+    }
+    for (uint32_t round = 0; round < 4; round++) { /* In the first one regions are asked for. */
+        memset(remote, 0, 2 * YB_SLICE_BYTES);
+        memset(remote + 3 * YB_SLICE_BYTES, 0, YB_SLICE_BYTES);
+        (void)move(engines.a, engines.peer, items, 4, statuses);
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(statuses[i].status, i == 2 ? YB_FAULT : YB_OK);
+        }
+        assert_memory_equal(remote, local, 2 * YB_SLICE_BYTES);
+        assert_memory_equal(remote + 3 * YB_SLICE_BYTES, local + 3 * YB_SLICE_BYTES,
+                            YB_SLICE_BYTES);
+    }
+    engines_fini(&engines);
+    assert_int_equal(munmap(remote, 4 * YB_SLICE_BYTES), 0);
+    free(local);
+}
+
 int
 main(void)
 {
@@ -758,6 +801,7 @@ main(void)
         cmocka_unit_test(test_shm_path__what_was_unregistered_is_neither_read_nor_written),
         cmocka_unit_test(test_shm_path__an_address_is_looked_up_again_when_its_region_has_changed),
         cmocka_unit_test(test_shm_path__bytes_of_a_region_that_went_meanwhile_do_not_count),
+        cmocka_unit_test(test_shm_path__a_pull_of_many_slices_tells_which_one_failed),
         cmocka_unit_test(test_shm_path__a_socket_cut_in_mid_batch_loses_nothing),
     };
 
