@@ -374,6 +374,9 @@ become_open(struct yb_conn *conn)
     };
     conn->state = YB_CONN_OPEN;
     conn->opened = true;
+    if (conn->lane == YB_WIRE_LANE_BULK && conn->lane_class != YB_CLASS_FIRST_TOKEN) {
+        yb_stream_set_patient(conn->stream);
+    }
     yb_loop_disarm(loop_of(conn), &conn->timer);
     yb_net_gauge(conn->net, YB_NET_STAT_OPEN, 1);
     trace_handshake(conn, YB_OK);

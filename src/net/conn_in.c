@@ -392,7 +392,8 @@ yb_conn_in_filled(struct yb_conn *conn, size_t length)
 static uint32_t
 fill_window(struct yb_conn_in *in)
 {
-    uint64_t left = in->data_left;
+    uint64_t left = in->data_left < YB_IO_PATIENT_BYTES ? in->data_left : YB_IO_PATIENT_BYTES;
+    bool whole = left == in->data_left;
     size_t skip = in->sink_skip;
     uint32_t count = 0;
 
@@ -408,8 +409,8 @@ fill_window(struct yb_conn_in *in)
         }
         skip = 0;
     }
-    in->asked_bytes = in->data_left - left;
-    if (left == 0) {
+    in->asked_bytes = yb_iov_bytes(in->window, count);
+    if (left == 0 && whole) {
         size_t room = in->head_bytes < sizeof(in->behind) ? in->head_bytes : sizeof(in->behind);
 
         in->window[count].iov_base = in->behind;

@@ -30,6 +30,9 @@
 /* Data is encrypted in pieces of this size. */
 #define TLS_PIECE_BYTES (16u * 1024u)
 
+/* A write of a lower class ends early, so that others are looked after (E4 in io_epoll.c). */
+#define PATIENT_WRITE_MAX (YB_IO_PATIENT_BYTES + 4096u)
+
 /* Turns for which a flush waits for the next read. */
 #define POSTPONED_MAX 3u
 
@@ -39,9 +42,9 @@ run_flush(struct yb_task *task)
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)task - offsetof(struct yb_conn, flush_task));
 
-    /* While bytes pour in, what they cause to be sent goes out together: a write of its own for
+    /* While bytes of a lower class pour in, what they cause to be sent goes out together: a write of its own for
      * each reply would take its time from the reading. */
-    if (conn->in.read_full && conn->out.postponed < POSTPONED_MAX &&
+    if (conn->stream->patient && conn->in.read_full && conn->out.postponed < POSTPONED_MAX &&
         conn->state != YB_CONN_CLOSING) {
         conn->in.read_full = false;
         conn->out.postponed++;
@@ -548,7 +551,11 @@ flush_tls(struct yb_conn *conn)
 static enum yb_status
 flush_plain(struct yb_conn *conn)
 {
-    struct gather gather = {.count_max = YB_CONN_IOV_MAX, .bytes_max = YB_CONN_WRITE_MAX};
+    struct gather gather = {
+        .count_max = YB_CONN_IOV_MAX,
+        .bytes_max = conn->stream->patient && conn->stream->io->contended ? PATIENT_WRITE_MAX
+                                                                          : YB_CONN_WRITE_MAX,
+    };
 
     gather_all(conn, &gather);
     if (gather.count == 0) {

@@ -210,6 +210,13 @@ yb_stream_write(struct yb_stream *stream, const struct iovec *iov, uint32_t coun
 }
 
 void
+yb_stream_set_patient(struct yb_stream *stream)
+{
+    YB_ASSERT_OBJ(stream, YB_STREAM_MAGIC);
+    stream->patient = true;
+}
+
+void
 yb_stream_close(struct yb_stream *stream, enum yb_close_how how)
 {
     YB_ASSERT_OBJ(stream, YB_STREAM_MAGIC);

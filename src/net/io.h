@@ -48,6 +48,7 @@
 
 #define YB_IO_IOV_COUNT_MAX  64u
 #define YB_IO_READ_BYTES_MAX (256u * 1024u)
+#define YB_IO_PATIENT_BYTES  (256u * 1024u)
 
 struct yb_io;
 struct yb_stream;
@@ -124,6 +125,7 @@ struct yb_io {
     uint32_t magic;
     const struct yb_io_ops *ops;
     const struct yb_clock *clock; /* borrowed for the io's life */
+    bool contended;               /* Streams that are not patient were at work lately. */
 };
 
 /* The head of every backend's stream. The fields belong to io.c and the backends. */
@@ -133,6 +135,7 @@ struct yb_stream {
     bool writing;
     bool connecting;
     bool closing;
+    bool patient; /* See yb_stream_set_patient(). */
     struct yb_io *io;
     const struct yb_stream_events *events;
     void *owner;
@@ -160,8 +163,9 @@ void yb_io_wake(struct yb_io *io);
 
 /* Listen on `address` (port 0: any free one). `on_accept` runs inside poll for every
  * connection. What `options` (NULL: nothing) ask for holds from a connection's first packet on: a
- * congestion control that paces, once begun, would go on pacing under another one. Fails with ADDRESS_IN_USE, INVALID (the machine has no such address), DENIED (a
- * privileged port) or NO_MEMORY. On OK the caller owns *listener_out. */
+ * congestion control that paces, once begun, would go on pacing under another one. Fails with
+ * ADDRESS_IN_USE, INVALID (the machine has no such address), DENIED (a privileged port) or
+ * NO_MEMORY. On OK the caller owns *listener_out. */
 YB_CHECKED enum yb_status yb_io_listen(struct yb_io *io, const struct yb_address *address,
                                        const struct yb_stream_options *options,
                                        yb_accept_fn *on_accept, void *owner,
@@ -201,6 +205,11 @@ YB_CHECKED enum yb_status yb_stream_read_into(struct yb_stream *stream, const st
 
 YB_CHECKED enum yb_status yb_stream_write(struct yb_stream *stream, const struct iovec *iov,
                                           uint32_t count);
+
+/* What this stream carries can wait: where the backend has a choice (epoll), it moves the bytes of
+ * others first, though not for ever, and where there were such lately it looks for them after every
+ * YB_IO_PATIENT_BYTES; meanwhile `contended` in the io asks for writes that are no longer. */
+void yb_stream_set_patient(struct yb_stream *stream);
 
 /* Begin closing; on_closed runs later. The stream must not be used by the owner any more. */
 void yb_stream_close(struct yb_stream *stream, enum yb_close_how how);

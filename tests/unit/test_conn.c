@@ -217,12 +217,17 @@ test_conn__answers_do_not_wait_for_the_end_of_what_pours_in(void **state)
     open_mode(&duo, state);
     duo_start(&duo);
     caller_init(&caller, &duo, YB_WIRE_TYPE_ECHO);
+    caller.call.lane = YB_WIRE_LANE_BULK;
+    caller.call.class = YB_CLASS_THROUGHPUT;
     caller_run(&caller); /* Connected. */
     caller_init(&caller, &duo, YB_WIRE_TYPE_ECHO);
+    caller.call.lane = YB_WIRE_LANE_BULK;
+    caller.call.class = YB_CLASS_THROUGHPUT;
     assert_int_equal(caller_submit(&caller), YB_OK);
     for (uint32_t i = 0; i < 2000 && caller.done == 0; i++) {
         for (struct yb_conn *conn = duo.nets[SERVER]->conns; conn != NULL; conn = conn->next) {
             conn->in.read_full = true;
+            assert_true(conn->stream->patient);
         }
         duo_turn(&duo);
     }

@@ -235,6 +235,59 @@ test_io__memory_that_cannot_be_touched_is_a_fault_and_not_a_lost_peer(void **sta
     assert_int_equal(munmap(page, 4096), 0);
 }
 
+/* Both have bytes to read: the patient one comes second, and comes although the other goes on. */
+static void
+test_io__a_patient_stream_waits_for_others_though_not_for_ever(void **state)
+{
+    static const uint8_t bytes[4096];
+    struct io_probe clients[2];
+    struct io_probe servers[2];
+    struct io_acceptor acceptor;
+    struct yb_address any;
+    struct yb_io *io = open_io(state);
+    char why[YB_ADDRESS_WHY_BYTES];
+
+    if (strcmp(io->ops->name, "epoll") != 0) {
+        yb_io_destroy(&io);
+        skip(); /* The kernel decides there. */
+    }
+    assert_int_equal(yb_address_parse("127.0.0.1", 0, &any, why), YB_OK);
+    io_acceptor_init(&acceptor, io, servers, 2);
+    assert_int_equal(io_acceptor_listen(&acceptor, &any), YB_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        io_probe_init(&clients[i], io);
+        assert_int_equal(io_probe_connect(&clients[i], &acceptor.address, NULL), YB_OK);
+        AWAIT(io, clients[i].connected_count == 1 && acceptor.accepted_count == i + 1);
+        io_probe_send(&clients[i], bytes, sizeof(bytes));
+        AWAIT(io, clients[i].written_count == 1);
+    }
+    while (yb_io_poll(io, YB_NS_PER_MS) > 0) {
+    }
+    servers[1].read_limit = 1;
+    servers[1].keep_reading = true;
+    yb_stream_set_patient(servers[0].stream);
+    io_probe_read(&servers[0]);
+    io_probe_read(&servers[1]);
+    (void)yb_io_poll(io, 0);
+    assert_int_equal(servers[0].received_length, 0);
+    assert_int_equal(servers[1].received_length, 1);
+    assert_true(io->contended);
+    for (uint32_t i = 0; i < 100 && servers[0].received_length == 0; i++) {
+        (void)yb_io_poll(io, 0);
+    }
+    assert_int_equal(servers[0].received_length, sizeof(bytes));
+    assert_in_range(servers[1].received_length, 5, 1000);
+    io_acceptor_close(&acceptor);
+    for (uint32_t i = 0; i < 2; i++) {
+        io_probe_close(&clients[i], YB_CLOSE_ABORT);
+        io_probe_close(&servers[i], YB_CLOSE_ABORT);
+        AWAIT(io, clients[i].closed_count == 1 && servers[i].closed_count == 1);
+        io_probe_fini(&clients[i]);
+        io_probe_fini(&servers[i]);
+    }
+    yb_io_destroy(&io);
+}
+
 static void
 note_congestion(void *owner, const struct yb_accepted *accepted)
 {
@@ -337,6 +390,7 @@ main(void)
         const struct CMUnitTest tests[] = {
             T(test_io__a_backend_is_called_by_its_name),
             T(test_io__memory_that_cannot_be_touched_is_a_fault_and_not_a_lost_peer),
+            T(test_io__a_patient_stream_waits_for_others_though_not_for_ever),
             T(test_io__a_listener_s_options_hold_before_a_connection_is_adopted),
             T(test_io__a_thread_wakes_a_poll_that_waits_for_ever),
             T(test_io__every_descriptor_comes_back),
