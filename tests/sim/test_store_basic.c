@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Goal: a whole store, in one thread and virtual time, does what it promises when nothing fails.
+ */
+#include "../unit/unit.h"
+
+#include "store_world.h"
+
+static struct store_world *
+begin(uint32_t nodes, uint32_t clients)
+{
+    struct store_options options = {
+        .seed = unit_seed("store_basic"), .nodes = nodes, .clients = clients};
+    struct store_world *world = store_world_create(&options);
+
+    for (uint32_t i = 0; i < 200 && !store_ready(world); i++) {
+        store_run_ms(world, 10);
+    }
+    assert_true(store_ready(world));
+    return world;
+}
+
+static void
+test_store__finds_what_was_put_from_everywhere_until_it_is_removed(void **state)
+{
+    struct store_world *world = begin(3, 2);
+    uint64_t value = 0;
+
+    (void)state;
+    assert_int_equal(store_get(world, 0, 1, &value), YB_NOT_FOUND);
+    assert_int_equal(store_exist(world, 0, 1), YB_NOT_FOUND);
+    assert_int_equal(store_put(world, 0, 1, 77, false), YB_OK);
+    assert_int_equal(store_get(world, 1, 1, &value), YB_OK);
+    assert_int_equal(value, 77);
+    assert_int_equal(store_exist(world, 1, 1), YB_OK);
+    assert_int_equal(store_put(world, 1, 1, 78, false), YB_EXISTS);
+    assert_int_equal(store_get(world, 0, 1, &value), YB_OK);
+    assert_int_equal(value, 77);
+    assert_int_equal(store_remove(world, 1, 1), YB_OK);
+    assert_int_equal(store_get(world, 0, 1, &value), YB_NOT_FOUND); /* By a hint, too. */
+    assert_int_equal(store_remove(world, 1, 1), YB_NOT_FOUND);
+    assert_int_equal(store_put(world, 1, 1, 79, false), YB_OK);
+    assert_int_equal(store_get(world, 0, 1, &value), YB_OK);
+    assert_int_equal(value, 79);
+    store_world_destroy(&world);
+}
+
+static void
+test_store__replaces_and_shows_only_the_newest_version(void **state)
+{
+    struct store_world *world = begin(3, 2);
+    uint64_t value = 0;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 20; i++) {
+        assert_int_equal(store_put(world, (uint32_t)(i % 2), 5, i, true), YB_OK);
+        assert_int_equal(store_get(world, 0, 5, &value), YB_OK);
+        assert_int_equal(value, i);
+        assert_int_equal(store_get(world, 1, 5, &value), YB_OK);
+        assert_int_equal(value, i);
+    }
+    store_world_destroy(&world);
+}
+
+static void
+test_store__a_dead_node_takes_only_its_own_blocks(void **state)
+{
+    struct store_world *world = begin(3, 1);
+    uint64_t value = 0;
+    uint32_t found = 0;
+
+    (void)state;
+    for (uint32_t key = 0; key < 30; key++) {
+        assert_int_equal(store_put(world, 0, key, key, false), YB_OK);
+    }
+    store_crash(store_node(world, 1), YB_SIM_DEATH_SILENT);
+    store_run_ms(world, 3000);
+    for (uint32_t key = 0; key < 30; key++) {
+        enum yb_status status = store_get(world, 0, key, &value);
+
+        assert_true(status == YB_OK || status == YB_NOT_FOUND);
+        found += status == YB_OK;
+        assert_int_equal(store_exist(world, 0, key), status);
+        assert_int_equal(store_put(world, 0, key, key + 100, false),
+                         status == YB_OK ? YB_EXISTS : YB_OK);
+        assert_int_equal(store_get(world, 0, key, &value), YB_OK);
+    }
+    assert_true(found > 0);
+    store_world_destroy(&world);
+}
+
+static void
+test_store__a_directory_that_starts_again_forgets_nothing_acknowledged(void **state)
+{
+    struct store_world *world = begin(2, 1);
+    uint64_t value = 0;
+
+    (void)state;
+    for (uint32_t key = 0; key < 30; key++) {
+        assert_int_equal(store_put(world, 0, key, key, false), YB_OK);
+    }
+    store_crash(store_directory(world), YB_SIM_DEATH_RESET);
+    store_run_ms(world, 50);
+    store_start(store_directory(world));
+    for (uint32_t i = 0; i < 500 && !store_ready(world); i++) {
+        store_run_ms(world, 10);
+    }
+    assert_true(store_ready(world));
+    for (uint32_t key = 0; key < 30; key++) {
+        assert_int_equal(store_get(world, 0, key, &value), YB_OK);
+        assert_int_equal(value, key);
+        assert_int_equal(store_put(world, 0, key, 1000, false), YB_EXISTS);
+    }
+    store_world_destroy(&world);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_store__finds_what_was_put_from_everywhere_until_it_is_removed),
+        cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
+        cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
+        cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
