@@ -30,6 +30,7 @@ struct yb_policy {
     uint64_t parked_count;
     uint64_t duplicate_count;
     uint64_t size_sum;
+    uint64_t looked_count;
 };
 
 void
@@ -358,6 +359,7 @@ yb_policy_victim(struct yb_policy *policy)
         if (entry == NULL) {
             entry = policy->ops->first(policy->state, policy->duplicate_count > 0);
         }
+        policy->looked_count++;
         if (entry == NULL || may_go(entry)) {
             return entry;
         }
@@ -439,6 +441,7 @@ yb_policy_info(const struct yb_policy *policy)
         .front_count = policy->front.count,
         .duplicate_count = policy->duplicate_count,
         .size_sum = policy->size_sum,
+        .looked_count = policy->looked_count,
         .ghost_count =
             policy->ops->ghost_count == NULL ? 0 : policy->ops->ghost_count(policy->state),
     };

@@ -164,7 +164,8 @@ struct yb_policy_info {
     uint64_t front_count;
     uint64_t duplicate_count;
     uint64_t size_sum;
-    uint32_t ghost_count; /* Evicted blocks that are remembered now. */
+    uint64_t looked_count; /* Entries that victims were looked for among; grows with the calls. */
+    uint32_t ghost_count;  /* Evicted blocks that are remembered now. */
 };
 
 struct yb_policy_info yb_policy_info(const struct yb_policy *policy);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "alloc_fault.h"
 #include "tier/dram/alloc.h"
 #include "tier/dram/pool.h"
 
@@ -376,6 +377,30 @@ test_dram__giving_back_twice_aborts(void **state)
     assert_true(aborts(give_twice));
 }
 
+static void
+test_dram__without_memory_for_its_records_nothing_changes(void **state)
+{
+    struct scene scene = scene_with(MIB, 64, "no memory");
+    enum yb_status status = YB_OK;
+
+    (void)state;
+    if (!ALLOC_FAULT_WORKS) {
+        scene_end(&scene);
+        skip();
+    }
+    alloc_fault_after = 0;
+    while (status == YB_OK) {
+        status = take(&scene, 64);
+    }
+    alloc_fault_after = UINT64_MAX;
+    assert_int_equal(status, YB_NO_MEMORY);
+    check(&scene);
+    give_any(&scene); /* One record comes back; it takes more to be safe. */
+    assert_int_equal(take(&scene, 64), YB_OK);
+    assert_int_equal(take(&scene, 64), YB_OK);
+    scene_end(&scene);
+}
+
 /* ---- the pool ------------------------------------------------------------------------------- */
 
 static struct yb_dram_pool *
@@ -430,6 +455,32 @@ test_dram__a_pool_refuses_options_out_of_range(void **state)
     assert_int_equal(yb_dram_pool_create(&options, &pool, why, sizeof why), YB_INVALID);
     assert_non_null(strstr(why, "extent_bytes_min"));
     assert_null(pool);
+}
+
+static void
+test_dram__a_pool_without_memory_leaves_nothing_behind(void **state)
+{
+    struct yb_dram_pool_options options = {
+        .capacity = MIB, .pending_permille = 500, .tenant_count = 1};
+    struct yb_dram_pool *pool = NULL;
+    uint64_t i;
+
+    (void)state;
+    if (!ALLOC_FAULT_WORKS) {
+        skip();
+    }
+    options.numa_node = YB_SHARED_NUMA_ANY;
+    for (i = 0; pool == NULL; i++) {
+        char why[200] = "";
+        enum yb_status status;
+
+        alloc_fault_after = i;
+        status = yb_dram_pool_create(&options, &pool, why, sizeof why);
+        alloc_fault_after = UINT64_MAX;
+        assert_true(status == YB_OK ? pool != NULL : status == YB_NO_MEMORY && why[0] != 0);
+    }
+    assert_true(i > 5); /* The pool, its tenants, the allocator and its records, the memory. */
+    yb_dram_pool_destroy(&pool);
 }
 
 static void
@@ -698,7 +749,9 @@ main(void)
         cmocka_unit_test(test_dram__sizes_that_are_not_common_get_no_slabs),
         cmocka_unit_test(test_dram__what_lies_beside_is_bounded),
         cmocka_unit_test(test_dram__giving_back_twice_aborts),
+        cmocka_unit_test(test_dram__without_memory_for_its_records_nothing_changes),
         cmocka_unit_test(test_dram__a_pool_refuses_options_out_of_range),
+        cmocka_unit_test(test_dram__a_pool_without_memory_leaves_nothing_behind),
         cmocka_unit_test(test_dram__an_extent_goes_through_its_states),
         cmocka_unit_test(test_dram__no_state_is_skipped_or_taken_back),
         cmocka_unit_test(test_dram__what_is_pending_has_a_cap),

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "alloc_fault.h"
 #include "policy/ghost.h"
 #include "policy/marks.h"
 #include "policy/policy.h"
@@ -435,6 +436,31 @@ test_policy__a_pinned_block_waits_and_is_next_when_it_may(void **state)
 }
 
 static void
+test_policy__what_may_not_go_is_not_looked_at_again_and_again(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; yb_policy_name(p) != NULL; p++) {
+        struct scene scene = scene_with(yb_policy_name(p), 3000, 100);
+
+        for (uint32_t i = 0; i < 3000; i++) { /* 1000 pinned, a chain of 1000, 1000 alone. */
+            insert(&scene, i);
+            if (i < 1000) {
+                pin(&scene, i);
+            } else if (i > 1000 && i < 2000) {
+                attach(&scene, i, i - 1);
+            }
+        }
+        for (uint32_t i = 0; i < 2000; i++) {
+            assert_int_not_equal(evict(&scene), NONE); /* It asks twice. */
+        }
+        assert_int_equal(victim(&scene), NONE);
+        /* One answer for each call, one park for each that may not go, one more for parents. */
+        assert_in_range(yb_policy_info(scene.policy).looked_count, 4000, 4000 + 1000 + 2000 + 10);
+        scene_end(&scene);
+    }
+}
+
+static void
 test_policy__pins_are_bounded(void **state)
 {
     struct scene scene = scene_with("lru", 1, 0);
@@ -580,6 +606,27 @@ test_policy__a_duplicate_goes_before_its_neighbours(void **state)
     }
 }
 
+static void
+test_policy__create_without_memory_leaves_nothing_behind(void **state)
+{
+    struct yb_policy_options options = {.name = "s3fifo", .ghost_count = 1000};
+    struct yb_policy *policy = NULL;
+
+    (void)state;
+    if (!ALLOC_FAULT_WORKS) {
+        skip();
+    }
+    for (uint64_t i = 0; policy == NULL; i++) {
+        enum yb_status status;
+
+        alloc_fault_after = i;
+        status = yb_policy_create(&options, &policy);
+        alloc_fault_after = UINT64_MAX;
+        assert_int_equal(status, i < 4 ? YB_NO_MEMORY : YB_OK); /* Two records, ring, index. */
+    }
+    yb_policy_destroy(&policy);
+}
+
 /* Check P1 and P2 against all blocks, and take what the victim says. */
 static void
 check_victim(struct scene *scene)
@@ -661,6 +708,7 @@ test_policy__no_victim_is_pinned_or_has_children_and_one_is_found(void **state)
     (void)state;
     for (uint32_t p = 0; yb_policy_name(p) != NULL; p++) {
         struct scene scene = scene_with(yb_policy_name(p), 60, 20);
+        uint64_t calloc_count = alloc_fault_count;
 
         for (uint32_t step = 0; step < step_count; step++) {
             walk_step(&scene, &random, step);
@@ -674,6 +722,7 @@ test_policy__no_victim_is_pinned_or_has_children_and_one_is_found(void **state)
         while (evict(&scene) != NONE) {
             check_victim(&scene);
         }
+        assert_int_equal(alloc_fault_count, calloc_count); /* P3 */
         assert_int_equal(yb_policy_info(scene.policy).entry_count, 0);
         assert_int_equal(yb_policy_info(scene.policy).parked_count, 0);
         assert_int_equal(yb_policy_info(scene.policy).front_count, 0);
@@ -810,7 +859,9 @@ main(void)
         cmocka_unit_test(test_policy__s3fifo_follows_the_paper),
         cmocka_unit_test(test_policy__the_ghost_remembers_the_last_and_no_more),
         cmocka_unit_test(test_policy__create_refuses_what_it_does_not_know),
+        cmocka_unit_test(test_policy__create_without_memory_leaves_nothing_behind),
         cmocka_unit_test(test_policy__a_pinned_block_waits_and_is_next_when_it_may),
+        cmocka_unit_test(test_policy__what_may_not_go_is_not_looked_at_again_and_again),
         cmocka_unit_test(test_policy__pins_are_bounded),
         cmocka_unit_test(test_policy__a_chain_is_eaten_from_its_end),
         cmocka_unit_test(test_policy__a_prefix_that_was_used_again_stays),

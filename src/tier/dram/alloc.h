@@ -9,7 +9,7 @@
  *       |                       slab; two-level segregated fit; free neighbours are joined at once
  *       +-- region (<= 1 MiB)   the same once more in units of 64 bytes, for extents below 64 KiB,
  *       |                       so that small ones gather, and do not break up the large holes
- *       +-- slab (<= 32 MiB)    up to 64 cells of one size; a bitmap
+ *       +-- slab (<= 8 MiB)     up to 64 cells of one size; a bitmap
  *
  * Sizes. An extent is rounded up to 64 bytes below 64 KiB and to 4 KiB from there on, so that what
  * is large can go to a device or a disk as it lies; and at least to extent_bytes_min. Its offset

@@ -29,7 +29,7 @@
 #define YB_DRAM_UNLEARN_PART   64u /* and fewer than one in so many ends it. */
 #define YB_DRAM_CELLS_MIN      8u
 #define YB_DRAM_FULLNESS_COUNT 4u
-#define YB_DRAM_SLAB_BYTES_MAX (32ull << 20)
+#define YB_DRAM_SLAB_BYTES_MAX (8ull << 20)
 #define YB_DRAM_REGION_BYTES   (1ull << 20)
 
 enum yb_dram_kind {

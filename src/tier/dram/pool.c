@@ -98,6 +98,8 @@ get_memory(struct yb_dram_pool *pool, char *why_out, uint32_t why_bytes)
     status = yb_shared_create(&wanted, &pool->shared, why_out, why_bytes);
     if (status == YB_OK) {
         pool->base = yb_shared_info(pool->shared).base;
+    } else if (why_out != NULL && why_out[0] == '\0') {
+        say(why_out, why_bytes, "no memory for the pool's own records");
     }
     return status;
 }
