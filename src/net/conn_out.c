@@ -42,8 +42,8 @@ run_flush(struct yb_task *task)
     struct yb_conn *conn =
         (struct yb_conn *)((uint8_t *)task - offsetof(struct yb_conn, flush_task));
 
-    /* While bytes of a lower class pour in, what they cause to be sent goes out together: a write of its own for
-     * each reply would take its time from the reading. */
+    /* While bytes of a lower class pour in, what they cause to be sent goes out together: a write
+     * of its own for each reply would take its time from the reading. */
     if (conn->stream->patient && conn->in.read_full && conn->out.postponed < POSTPONED_MAX &&
         conn->state != YB_CONN_CLOSING) {
         conn->in.read_full = false;
