@@ -204,7 +204,8 @@ enum yb_transfer_op {
     YB_TRANSFER_WRITE, /* local -> remote */
 };
 
-/* Name the remote place by virtual address instead of region and offset. */
+/* Name the remote place by virtual address instead of region and offset. An item of which the peer
+ * got a part before it was restarted, and another part after that, fails with STALE. */
 #define YB_TRANSFER_BY_ADDRESS UINT64_MAX
 
 struct yb_transfer_item {

@@ -39,6 +39,7 @@ struct yb_batch_item {
     enum yb_status failure; /* The first; worker only. */
     bool in_doubt;          /* Worker only. */
     uint8_t path;           /* Worker only. */
+    struct yb_id by;        /* The process that moved what was moved; worker only. */
     _Atomic(uint64_t) word;
 };
 

@@ -229,6 +229,7 @@ fill_batch(struct yb_batch *batch, const struct yb_transfer_item *items, uint32_
         batch->states[i].failure = YB_OK;
         batch->states[i].in_doubt = false;
         batch->states[i].path = 0;
+        batch->states[i].by = (struct yb_id){{0}};
         atomic_store_explicit(&batch->states[i].word, yb_batch_word(YB_IN_PROGRESS, false, 0),
                               memory_order_relaxed);
     }

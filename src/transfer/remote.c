@@ -63,6 +63,17 @@ end_item(struct yb_batch *batch, uint32_t index, uint64_t word)
     }
 }
 
+/* Whether another process than before has moved bytes of an item, which is possible where it names
+ * an address: what was moved before went with the process that is no more. */
+static bool
+is_torn(struct yb_batch_item *item, struct yb_id by)
+{
+    bool torn = !yb_id_is_none(item->by) && !yb_id_is_none(by) && !yb_id_equal(item->by, by);
+
+    item->by = yb_id_is_none(by) ? item->by : by;
+    return torn;
+}
+
 /* Account for bytes of an item (B2 of batch.h). The first failure is the item's status. */
 static void
 account(struct yb_batch *batch, uint32_t index, uint64_t length, struct yb_slice_end end,
@@ -72,6 +83,9 @@ account(struct yb_batch *batch, uint32_t index, uint64_t length, struct yb_slice
 
     YB_ASSERT(length <= item->left);
     item->left -= length;
+    if (end.status == YB_OK && is_torn(item, end.by)) {
+        end.status = YB_STALE;
+    }
     if (end.status == YB_OK) {
         item->moved += length;
         atomic_fetch_add(&batch->bytes, length);

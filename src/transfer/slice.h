@@ -106,6 +106,7 @@ struct yb_slice_end {
     bool in_doubt;         /* A write that may have landed, or may still land. */
     bool path_failed; /* Not the slice's fault: another path may do it, once this one is quiet. */
     bool local_fault; /* Some local memory could not be touched; what is good may go again. */
+    struct yb_id by;  /* The process that answered; none: the path does not know. */
 };
 
 /* Of a slice that went well, the bytes that count as moved: without fragments that the target

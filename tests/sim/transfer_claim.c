@@ -159,6 +159,11 @@ judge_written(struct claim *claim, uint32_t item)
 
     if (!world_target_is_same(claim)) {
         if (claim->by_address && claim->to->engine != NULL) {
+            if (claim->ends[item].status == YB_OK) { /* By one of the two lives. */
+                WORLD_CHECK(world,
+                            memcmp(area->bytes + place, claim->moved + at, length) == 0 ||
+                                memcmp(area->bytes + place, area->model + place, length) == 0);
+            }
             expect_mixture(world, area->bytes + place, area->model + place, claim->moved + at,
                            length);
             world_refill(world, area, place, length);
@@ -512,8 +517,10 @@ world_submit(struct world *world, const struct world_ask *ask)
 void
 world_cancel(struct claim *claim)
 {
+    uint64_t now_ns = world_now(claim->from);
+
     if (!claim->ended && claim->from->engine != NULL) {
-        claim->cancelled = true;
+        claim->deadline_ns = now_ns < claim->deadline_ns ? now_ns : claim->deadline_ns;
         WORLD_CHECK(claim->world, yb_transfer_cancel(claim->from->engine, claim->batch) == YB_OK);
     }
 }

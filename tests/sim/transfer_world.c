@@ -28,12 +28,12 @@ describe_claim(const struct claim *claim, FILE *out)
     }
     (void)fprintf(out,
                   "batch %u: %s %u -> %u (lives %u, %u), cells %u..%u, %u items%s, ended %d, "
-                  "doubted %d, cancelled %d, %s, %u of %u items\n",
+                  "doubted %d, %s, %u of %u items\n",
                   claim->number, claim->op == YB_TRANSFER_READ ? "read" : "write",
                   claim->from->number, claim->to->number, claim->from_life, claim->to_life,
                   claim->first, claim->first + claim->count - 1, claim->item_count,
                   claim->by_address ? " by address" : "", claim->ended, claim->doubted,
-                  claim->cancelled, yb_status_name(status.status), status.ended, status.items);
+                  yb_status_name(status.status), status.ended, status.items);
 }
 
 void
@@ -537,7 +537,7 @@ world_is_sending(const struct node *node)
         const struct yb_net *net = node->engine->workers[i].net;
 
         for (const struct yb_conn *conn = net->conns; conn != NULL; conn = conn->next) {
-            if (conn->lane == YB_WIRE_LANE_BULK && conn->calls_out > 0) {
+            if (conn->lane == YB_WIRE_LANE_BULK && conn->calls_out > (conn->ping_waits ? 1 : 0)) {
                 return true;
             }
         }

@@ -12,8 +12,8 @@
  * Calls that wait let the world go on meanwhile, and `meddle` do more harm.
  *
  * Invariants
- *   X1  Each batch ends once, by its deadline on its host's clock; each item has one outcome,
- *       and the batch's sums are those of its items.
+ *   X1  Each batch ends once, by its deadline on its host's clock or when it is cancelled;
+ *       each item has one outcome, and the batch's sums are those of its items.
  *   X2  An item that is OK has exactly the source's bytes at its destination; any other has
  *       none but its old bytes and the source's.
  *   X3  What is quiet stays so: memory that was filled anew when an item had ended without
@@ -106,7 +106,6 @@ struct claim {
     uint32_t op;
     bool by_address;
     bool notifies;
-    bool cancelled;
     bool ended;
     bool doubted;
     uint32_t asked; /* The drain or fence that was begun after it was in doubt. */
@@ -115,7 +114,7 @@ struct claim {
     uint32_t count;
     uint32_t local_first; /* ... and of the source's. */
     uint64_t submitted_ns;
-    uint64_t deadline_ns;
+    uint64_t deadline_ns; /* Of its own, or from when it was cancelled. */
     uint32_t item_count;
     uint32_t at[WORLD_ITEMS_MAX + 1]; /* Where each item begins; and the end. */
     struct yb_transfer_item_status ends[WORLD_ITEMS_MAX];
@@ -226,7 +225,7 @@ void world_heal(struct world *world);
 
 /* How often calls of a node were sent again after their connection was lost. */
 uint64_t world_retries(const struct node *node);
-/* Bytes that a node has handed to its kernel or wants to, on bulk connections. */
+/* Whether calls of a node are under way on bulk connections. */
 bool world_is_sending(const struct node *node);
 
 /* ---- transfer_claim.c ------------------------------------------------------------------- */

@@ -167,6 +167,7 @@ end_of(struct yb_slice *slice)
     struct yb_slice_end end = {.status = call->status};
 
     if (call->answered) {
+        end.by = call->doubt_identity; /* Who was asked last. */
         if (call->status == YB_IN_PROGRESS) {
             end.status = YB_PROTOCOL; /* How it ended was asked. */
         }
