@@ -421,7 +421,8 @@ yb_policy_attach(struct yb_policy *policy, struct yb_policy_linked *child,
     if (child->parent == parent) {
         return YB_OK;
     }
-    if (child == parent || child->parent != NULL || child->child != NULL) { /* P4 */
+    if (child == parent || child->parent != NULL ||
+        (child->child != NULL && parent->parent != NULL)) { /* P4 */
         return YB_INVALID;
     }
     child->parent = parent;

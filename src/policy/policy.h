@@ -41,7 +41,8 @@
  *   P2  Every entry that may go is in ORDER or FRONT: there is a victim as long as one may go.
  *   P3  Nothing is allocated after create; what is remembered of evicted blocks is bounded by
  *       ghost_count.
- *   P4  Parents form no cycle: a block can be given a parent only while it has no children.
+ *   P4  Parents form no cycle: the child has no children yet, or the parent has no parent (and so
+ *       is not below the child).
  *
  * Threads   One owner; no lock.
  * Memory    The caller owns the entries, embedded in its blocks. From insert until remove or evict
@@ -150,7 +151,7 @@ void yb_policy_set_duplicate(struct yb_policy *policy, struct yb_policy_entry *e
                              bool duplicate);
 
 /* Make `parent` the block before `child`. Both are in the policy. Fails with INVALID, and changes
- * nothing, if child has children or another parent, or is the parent (P4): tags come from
+ * nothing, if child has another parent, or is the parent, or P4 would not hold: tags come from
  * outside. The same parent again is OK. */
 YB_CHECKED enum yb_status yb_policy_attach(struct yb_policy *policy, struct yb_policy_linked *child,
                                            struct yb_policy_linked *parent);

@@ -547,11 +547,11 @@ test_policy__the_least_recently_used_child_goes_first(void **state)
 static void
 test_policy__parents_form_no_cycle(void **state)
 {
-    struct scene scene = scene_with("lru", 3, 0);
+    struct scene scene = scene_with("lru", 4, 0);
     struct block *blocks = scene.blocks;
 
     (void)state;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         insert(&scene, i);
     }
     assert_int_equal(yb_policy_attach(scene.policy, &blocks[0].linked, &blocks[0].linked),
@@ -563,6 +563,11 @@ test_policy__parents_form_no_cycle(void **state)
                      YB_INVALID);
     assert_int_equal(yb_policy_attach(scene.policy, &blocks[2].linked, &blocks[0].linked),
                      YB_INVALID);
+    attach(&scene, 0, 3); /* A prefix that came late. */
+    assert_int_equal(evict(&scene), 2);
+    assert_int_equal(evict(&scene), 1);
+    assert_int_equal(evict(&scene), 0);
+    assert_int_equal(evict(&scene), 3);
     scene_end(&scene);
 }
 
@@ -670,7 +675,11 @@ walk_step(struct scene *scene, uint64_t *random, uint32_t step)
     if (!scene->blocks[i].present) {
         insert_sized(scene, i, unit_random(random) % 100);
         if (scene->blocks[other].present && other != i) {
-            attach(scene, i, other);
+            if (step % 4 > 0 || scene->blocks[other].linked.parent != NULL) {
+                attach(scene, i, other);
+            } else {
+                attach(scene, other, i);
+            }
         }
         return;
     }
