@@ -47,6 +47,8 @@
     X(auth,    "who we are to our peers, and the secret that proves it")                  \
     X(tls,     "encryption of control and data connections")                              \
     X(cluster, "which cluster this process belongs to")                                   \
+    X(directory, "the index of blocks: where it is, what it keeps")                       \
+    X(node,    "the memory for blocks, and what is told of it")                           \
     X(log,     "what is logged, and how")                                                 \
     X(trace,   "spans of requests and transfers")
 
@@ -76,8 +78,13 @@
     C(YB_CONFIG_LOG_FORMAT_TEXT, "text")                                                  \
     C(YB_CONFIG_LOG_FORMAT_JSON, "json")
 
+#define YB_CONFIG_CHOICES_node_policy(C)                                                  \
+    C(YB_CONFIG_NODE_POLICY_LRU,    "lru")                                                \
+    C(YB_CONFIG_NODE_POLICY_LFU,    "lfu")                                                \
+    C(YB_CONFIG_NODE_POLICY_S3FIFO, "s3fifo")
+
 #define YB_CONFIG_CHOICES_MAP(L)                                                          \
-    L(net_io) L(auth_role) L(tls_mode) L(log_level) L(log_format)
+    L(net_io) L(node_policy) L(auth_role) L(tls_mode) L(log_level) L(log_format)
 
 /*    section  name                  type    unit           default  low high choices alias
  *      help */
@@ -187,6 +194,66 @@
     X(cluster, id,                   ID,     "",            "",                           \
       0, 0, none, "",                                                                     \
       "cluster that peers must name too: 32 hex digits; empty takes any")                 \
+    X(directory, address,            STRING, "address",     "127.0.0.1:14700",            \
+      1, YB_CONFIG_STRING_MAX, none, "directory",                                         \
+      "where the directory serves")                                                       \
+    X(directory, cluster_file,       PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "cluster-file",                                        \
+      "what a directory must remember when it starts again; empty: a new cluster")        \
+    X(directory, lease_ms,           MS,     "ms",          "2000",                       \
+      100, 60000, none, "",                                                               \
+      "how long an answered heartbeat permits a node to serve")                           \
+    X(directory, records,            U64,    "blocks",      "16777216",                   \
+      1024, 2147483648, none, "",                                                         \
+      "blocks that the directory knows at most")                                          \
+    X(directory, writes,             U32,    "writes",      "65536",                      \
+      1024, 16777216, none, "",                                                           \
+      "announced and recent writes that the directory remembers")                         \
+    X(directory, events,             U32,    "events",      "65536",                      \
+      1024, 16777216, none, "",                                                           \
+      "events kept for subscribers; a power of two")                                      \
+    X(node,    name,                 STRING, "name",        "",                           \
+      0, 63, none, "name",                                                                \
+      "what people call this node; empty: its address")                                   \
+    X(node,    listen,               STRING, "address",     "127.0.0.1:0",                \
+      1, YB_CONFIG_STRING_MAX, none, "",                                                  \
+      "address and port of a node; port 0 takes any free one")                            \
+    X(node,    count,                U32,    "nodes",       "1",                          \
+      1, 64, none, "nodes",                                                               \
+      "nodes in this process, each with its own thread and its part of the memory")       \
+    X(node,    memory,               BYTES,  "bytes",       "1g",                         \
+      1 * YB_CONFIG_MIB, 64 * YB_CONFIG_TIB, none, "memory",                              \
+      "memory for blocks, of all nodes of this process together")                         \
+    X(node,    huge_pages,           BOOL,   "",            "false",                      \
+      0, 1, none, "",                                                                     \
+      "ask for huge pages; node check shows what came of it")                             \
+    X(node,    numa,                 U32,    "node",        "4294967295",                 \
+      0, 4294967295, none, "",                                                            \
+      "NUMA node of the memory; 4294967295: any")                                         \
+    X(node,    policy,               ENUM,   "",            "s3fifo",                     \
+      0, 0, node_policy, "",                                                              \
+      "which blocks go first when memory is short")                                       \
+    X(node,    high_permille,        U32,    "permille",    "950",                        \
+      10, 1000, none, "",                                                                 \
+      "evict when more of the memory is used")                                            \
+    X(node,    low_permille,         U32,    "permille",    "900",                        \
+      10, 1000, none, "",                                                                 \
+      "evict until no more than this is used")                                            \
+    X(node,    ungranted_permille,   U32,    "permille",    "250",                        \
+      10, 1000, none, "",                                                                 \
+      "share of the memory for blocks that are being written or wait for grants")         \
+    X(node,    pinned_permille,      U32,    "permille",    "250",                        \
+      10, 1000, none, "",                                                                 \
+      "share of the memory that one client may pin")                                      \
+    X(node,    verify,               BOOL,   "",            "false",                      \
+      0, 1, none, "",                                                                     \
+      "sum every 64 KiB of a block, and compare before it is read")                       \
+    X(node,    rack,                 STRING, "name",        "",                           \
+      0, 31, none, "rack",                                                                \
+      "rack of this machine; replicas avoid sharing one")                                 \
+    X(node,    zone,                 STRING, "name",        "",                           \
+      0, 31, none, "zone",                                                                \
+      "zone of this machine; replicas avoid sharing one")                                 \
     X(log,     level,                ENUM,   "",            "info",                       \
       0, 0, log_level, "log-level",                                                       \
       "least serious line that is logged; trace needs a build with YB_LOG_TRACE")         \

@@ -269,16 +269,18 @@ limits_of(const struct yb_config *config)
     };
 }
 
-enum yb_status
-yb_process_make_net(struct yb_process *process, struct yb_loop **loop_out, struct yb_net **net_out)
+void
+yb_process_net_options(const struct yb_process *process, struct yb_loop_options *loop_out,
+                       struct yb_net_options *net_out)
 {
     const struct yb_config *config = process->config;
-    const struct yb_loop_options loop_options = {
+
+    *loop_out = (struct yb_loop_options){
         .backend = io_choice(config),
         .clock = process->clock,
         .spin_us = config->net_spin_us,
     };
-    struct yb_net_options options = {
+    *net_out = (struct yb_net_options){
         .self = &process->self,
         .tls_server = process->tls_server,
         .tls_client = process->tls_client,
@@ -297,9 +299,18 @@ yb_process_make_net(struct yb_process *process, struct yb_loop **loop_out, struc
         .log = process->log,
         .random = yb_net_random_system,
     };
-    struct yb_loop *loop = NULL;
-    enum yb_status status = yb_loop_create(&loop_options, &loop);
+}
 
+enum yb_status
+yb_process_make_net(struct yb_process *process, struct yb_loop **loop_out, struct yb_net **net_out)
+{
+    struct yb_loop_options loop_options;
+    struct yb_net_options options;
+    struct yb_loop *loop = NULL;
+    enum yb_status status;
+
+    yb_process_net_options(process, &loop_options, &options);
+    status = yb_loop_create(&loop_options, &loop);
     if (status != YB_OK) {
         return status;
     }

@@ -71,6 +71,10 @@ struct yb_process {
     char why[YB_ADDRESS_WHY_BYTES];
 };
 
+/* What every loop and net of the process is made with, but for the loop itself. */
+void yb_process_net_options(const struct yb_process *process, struct yb_loop_options *loop_out,
+                            struct yb_net_options *net_out);
+
 /* Make a loop and a net on the calling thread. On OK both are the caller's. */
 YB_CHECKED enum yb_status yb_process_make_net(struct yb_process *process, struct yb_loop **loop_out,
                                               struct yb_net **net_out);

@@ -15,6 +15,7 @@
 #define RETRY_MAX_NS    (500 * YB_NS_PER_MS)
 #define REPLY_BYTES     (YB_WIRE_REGISTERED_BYTES + TENANTS_MAX * YB_WIRE_TENANT_STATE_BYTES)
 #define BEAT_BODY_BYTES (YB_WIRE_HEARTBEAT_BYTES + YB_MEMBER_USES * YB_WIRE_TENANT_USE_BYTES)
+#define HEART_STRIPE    1u /* Beside the node's own connection (net/fence.h). */
 #define BEATS_A_LEASE   5u /* Heartbeats in one lease: some may be lost. */
 
 enum state { OUT, REGISTERING, RESTING, IN };
@@ -467,6 +468,10 @@ on_order(struct yb_mail *mail)
             YB_OK) {
         heart->beating = false; /* The lease runs out, and the node registers again. */
     }
+    if (heart->peer != NULL &&
+        !yb_peer_lane_used(heart->peer, YB_WIRE_LANE_CONTROL, YB_CLASS_FIRST_TOKEN)) {
+        yb_peer_set_stripe(heart->peer, HEART_STRIPE);
+    }
     if (heart->stopping && heart->peer != NULL) {
         yb_peer_destroy(&heart->peer); /* A call under way ends, in on_beat(). */
     }
@@ -537,7 +542,7 @@ facts_fit(const struct yb_member_facts *facts)
             return false;
         }
     }
-    return facts->name[0] != '\0' && facts->address[0] != '\0' && facts->directory.count > 0;
+    return facts->name[0] != '\0' && facts->directory.count > 0;
 }
 
 enum yb_status
@@ -568,12 +573,22 @@ yb_member_create(const struct yb_member_facts *facts, const struct yb_member_eve
     return YB_OK;
 }
 
+void
+yb_member_set_address(struct yb_member *member, const char *address)
+{
+    YB_ASSERT(member->net == NULL);
+    member->facts.address = address;
+}
+
 enum yb_status
 yb_member_start(struct yb_member *member, struct yb_net *net, struct yb_net *heart)
 {
-    enum yb_status status =
-        yb_peer_create(net, &member->facts.directory, (struct yb_id){{0}}, &member->peer);
+    enum yb_status status;
 
+    if (member->facts.address[0] == '\0' || !facts_fit(&member->facts)) {
+        return YB_INVALID;
+    }
+    status = yb_peer_create(net, &member->facts.directory, (struct yb_id){{0}}, &member->peer);
     if (status != YB_OK) {
         return status;
     }

@@ -93,7 +93,10 @@ YB_CHECKED enum yb_status yb_member_create(const struct yb_member_facts *facts,
                                            const struct yb_member_events *events, void *owner,
                                            struct yb_member **member_out);
 
-/* Begin to register, and go on for ever. `heart` may be the same net. */
+/* Set the address before start; borrowed. */
+void yb_member_set_address(struct yb_member *member, const char *address);
+
+/* Begin to register, and go on for ever. Fails with INVALID (no address). `heart` may be the same net. */
 YB_CHECKED enum yb_status yb_member_start(struct yb_member *member, struct yb_net *net,
                                           struct yb_net *heart);
 

@@ -838,6 +838,14 @@ yb_node_service(struct yb_node *node)
     return &node->service;
 }
 
+void
+yb_node_set_address(struct yb_node *node, const char *address)
+{
+    YB_ASSERT(node->net == NULL && strlen(address) < sizeof(node->address));
+    (void)snprintf(node->address, sizeof(node->address), "%s", address);
+    yb_member_set_address(node->member, node->address);
+}
+
 enum yb_status
 yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
 {

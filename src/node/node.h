@@ -43,8 +43,8 @@ struct yb_transfer;
 struct yb_node_options {
     const char *name;                 /* What people call it; at most 63 characters. */
     struct yb_address_list directory; /* Where the directory serves. */
-    const char *address;              /* What is told to others: where its net's server listens. */
-    const char *rack;                 /* NULL or "": not known. */
+    const char *address; /* Where its net's server listens; NULL: see yb_node_set_address(). */
+    const char *rack;    /* NULL or "": not known. */
     const char *zone;
     struct yb_id host;   /* Boot id of the machine; none: not known. */
     uint64_t pool_bytes; /* Memory for blocks. */
@@ -81,6 +81,9 @@ YB_CHECKED enum yb_status yb_node_create(const struct yb_node_options *options,
 
 /* What to put into the options of its net. Borrowed for the node's life. */
 const struct yb_service *yb_node_service(struct yb_node *node);
+
+/* Say where its net's server listens, as others are told: before start, if the options did not. */
+void yb_node_set_address(struct yb_node *node, const char *address);
 
 /* Begin: register, and again whenever that is lost. `heart` carries the heartbeats: the net of
  * another worker, or `net` itself. */

@@ -123,6 +123,7 @@ struct yb_node {
     uint32_t magic;
     struct yb_node_options options; /* Its strings are owned copies. */
     char *strings[5];
+    char address[YB_ADDRESS_TEXT_BYTES];
     struct yb_net *net;
     struct yb_service service;
     struct yb_member *member;
