@@ -35,6 +35,58 @@
 
 struct yb_directory;
 
+/* clang-format off */
+/*    id           kind       unit         name                labels  help */
+#define YB_DIRECTORY_STATS(X)                                                                       \
+    X(LOOKUPS,     COUNTER,   COUNT,       "lookups",          NULL, NULL, "keys looked up")        \
+    X(HITS,        COUNTER,   COUNT,       "hits",             NULL, NULL,                          \
+      "keys looked up that were there")                                                             \
+    X(GRANTED,     COUNTER,   COUNT,       "granted",          NULL, NULL,                          \
+      "publications of new blocks that were granted")                                               \
+    X(LOST_RACES,  COUNTER,   COUNT,       "lost_races",       NULL, NULL,                          \
+      "publications that another write had won")                                                    \
+    X(IN_PROGRESS, COUNTER,   COUNT,       "in_progress",      NULL, NULL,                          \
+      "announcements that were told to wait for another writer")                                    \
+    X(WITHDRAWN,   COUNTER,   COUNT,       "withdrawn",        NULL, NULL,                          \
+      "replicas that nodes dropped")                                                                \
+    X(REMOVED,     COUNTER,   COUNT,       "removed",          NULL, NULL, "keys removed")          \
+    X(GAPS,        COUNTER,   COUNT,       "gaps",             NULL, NULL,                          \
+      "publications that came before the one that was expected")                                    \
+    X(REPLAYED,    COUNTER,   COUNT,       "replayed",         NULL, NULL,                          \
+      "publications that came again")                                                               \
+    X(ORDERS,      COUNTER,   COUNT,       "orders",           NULL, NULL,                          \
+      "drops and flushes that nodes were told")                                                     \
+    X(ORDER_RETRIES, COUNTER, COUNT,       "order_retries",    NULL, NULL,                          \
+      "messages with orders that had to be sent again")                                             \
+    X(HOLDS_LOST,  COUNTER,   COUNT,       "holds_lost",       NULL, NULL,                          \
+      "holds that were not passed on to a node for want of room")                                   \
+    X(REGISTERED,  COUNTER,   COUNT,       "registered",       NULL, NULL, "registrations of nodes") \
+    X(FENCED,      COUNTER,   COUNT,       "fenced",           NULL, NULL,                          \
+      "lives of nodes that were fenced")                                                            \
+    X(DIED,        COUNTER,   COUNT,       "died",             NULL, NULL,                          \
+      "lives of nodes whose lease ran out")                                                         \
+    X(REPAIRED,    COUNTER,   COUNT,       "copies",           NULL, NULL,                          \
+      "copies made to have as many replicas as wanted, or to drain a node")                         \
+    X(REPAIRED_BYTES, COUNTER, BYTES,      "copied",           NULL, NULL, "bytes of such copies")  \
+    X(REPAIR_FAILED, COUNTER, COUNT,       "copies_failed",    NULL, NULL,                          \
+      "such copies that failed, to be tried again")                                                 \
+    X(REPAIRS_LOST, COUNTER,  COUNT,       "repairs_lost",     NULL, NULL,                          \
+      "blocks that had to wait for a later sweep for want of room")                                 \
+    X(RECORDS,     GAUGE,     COUNT,       "records",          NULL, NULL, "blocks in the index")   \
+    X(MEMBERS,     GAUGE,     COUNT,       "members",          NULL, NULL, "lives of nodes")        \
+    X(REBUILDING,  GAUGE,     COUNT,       "rebuilding",       NULL, NULL,                          \
+      "1 while absences are not known")                                                             \
+    X(LOOKUP_TIME, HISTOGRAM, NANOSECONDS, "lookup",           NULL, NULL,                          \
+      "from a lookup's arrival at the directory to its answer")
+/* clang-format on */
+
+enum yb_directory_stat {
+#define X(id, ...) YB_DIRECTORY_STAT_##id,
+    YB_DIRECTORY_STATS(X)
+#undef X
+        YB_DIRECTORY_STAT_COUNT
+};
+
 struct yb_directory_options {
     const char *cluster_file; /* Borrowed for create; NULL or "": none, a new cluster each time. */
     /* A cluster file that lives in memory, for the simulation: load() copies what was stored last

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where blocks are, and why one is not.
+ */
+#include "directory/directory_internal.h"
+
+#include <string.h>
+
+_Static_assert(YB_WIRE_HASH_BYTES == sizeof(struct yb_id), "hashes are read where they arrived");
+_Static_assert((int)YB_INDEX_ABSENT == YB_WIRE_PRESENCE_ABSENT &&
+                   (int)YB_INDEX_PRESENT == YB_WIRE_PRESENCE_PRESENT &&
+                   (int)YB_INDEX_SUSPECT_ONLY == YB_WIRE_PRESENCE_SUSPECT,
+               "the index speaks the wire's numbers");
+_Static_assert(YB_WIRE_LOOKUP_ANSWERS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
+                   YB_WIRE_MEMBERS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
+                   YB_WIRE_REGISTERED_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
+                   YB_WIRE_EVENTS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES,
+               "every answer fits");
+
+/* ---- lookup ---------------------------------------------------------------------------------- */
+
+/* Say why the block is not there, as far as that can change soon. */
+static void
+explain_absence(struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
+                struct yb_wire_lookup_answer *out)
+{
+    struct yb_writes_name name = {.hash = hash, .tenant = (uint16_t)tenant};
+    uint64_t now_ns = yb_directory_now(directory);
+    struct yb_writes_found found;
+
+    if (directory->rebuilding) {
+        out->presence = YB_WIRE_PRESENCE_REBUILDING;
+    } else if (tenant != YB_TENANTS_NONE &&
+               yb_writes_other(directory->writes, &name, now_ns, &found)) {
+        uint64_t eta_us = found.eta_ns > now_ns ? (found.eta_ns - now_ns) / YB_NS_PER_US : 0;
+
+        out->presence = YB_WIRE_PRESENCE_IN_PROGRESS;
+        out->eta_us = eta_us < UINT32_MAX ? (uint32_t)eta_us : UINT32_MAX;
+    }
+}
+
+static void
+fill_answer(const struct yb_index_answer *found, struct yb_wire_lookup_answer *out)
+{
+    *out = (struct yb_wire_lookup_answer){
+        .grant = found->grant,
+        .size_code = found->size_code,
+        .flags = (uint16_t)(found->flags & YB_WIRE_BLOCK_FLAG_ALL),
+        .presence = found->presence,
+        .count = found->count,
+    };
+    switch (found->count < YB_WIRE_ANSWER_REPLICAS ? found->count : YB_WIRE_ANSWER_REPLICAS) {
+    case 4:
+        out->slot3 = found->replicas[3].slot;
+        out->tier3 = found->replicas[3].tier;
+        __attribute__((fallthrough));
+    case 3:
+        out->slot2 = found->replicas[2].slot;
+        out->tier2 = found->replicas[2].tier;
+        __attribute__((fallthrough));
+    case 2:
+        out->slot1 = found->replicas[1].slot;
+        out->tier1 = found->replicas[1].tier;
+        __attribute__((fallthrough));
+    case 1:
+        out->slot0 = found->replicas[0].slot;
+        out->tier0 = found->replicas[0].tier;
+        break;
+    default: break;
+    }
+}
+
+static void
+pass_holds(struct yb_directory *directory, struct yb_id hash, const struct yb_index_answer *found,
+           uint32_t hold_ms)
+{
+    for (uint32_t i = 0; i < found->count; i++) {
+        yb_directory_hold(directory, found->replicas[i].slot, hash, found->grant, hold_ms);
+    }
+}
+
+/* Look up a part of the keys, and write the answers to `out`. Returns how many were there. */
+static uint32_t
+look_up(struct yb_directory *directory, const struct yb_index_query *query,
+        const struct yb_id *hashes, uint32_t count, uint8_t *out)
+{
+    bool absences = directory->rebuilding || yb_writes_open(directory->writes) > 0;
+    uint32_t hits = 0;
+
+    yb_index_lookup(directory->index, query, hashes, count, directory->answers);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct yb_index_answer *found = &directory->answers[i];
+        struct yb_wire_lookup_answer answer;
+
+        fill_answer(found, &answer);
+        hits += found->grant != 0 ? 1 : 0;
+        if (found->grant == 0 && absences) {
+            explain_absence(directory, query->tenant, hashes[i], &answer);
+        }
+        if (query->hold_ms > 0 && found->grant != 0) {
+            pass_holds(directory, hashes[i], found, query->hold_ms);
+        }
+        yb_wire_lookup_answer_store(&answer, out + (size_t)i * YB_WIRE_LOOKUP_ANSWER_BYTES);
+    }
+    return hits;
+}
+
+void
+yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *request)
+{
+    struct yb_wire_lookup body;
+    struct yb_index_query query = {.now_ms = yb_directory_now_ms(directory)};
+    struct yb_wire_lookup_answers empty;
+    const struct yb_id *hashes;
+    uint8_t *out = directory->body + YB_WIRE_LOOKUP_ANSWERS_BYTES;
+    size_t length = 0;
+    uint32_t hits = 0;
+
+    if (yb_wire_lookup_decode(request->body, request->body_bytes, &body, NULL) != YB_OK) {
+        yb_directory_refuse(request, YB_INVALID);
+        return;
+    }
+    query.tenant = yb_directory_tenant_of(directory, request, false);
+    query.hold_ms = (body.flags & YB_WIRE_LOOKUP_FLAG_HOLD) != 0 ? body.hold_ms : 0;
+    hashes = (const struct yb_id *)body.hashes.wire;
+    for (uint32_t i = 0; i < body.hashes.count; i += YB_DIRECTORY_CHUNK) {
+        uint32_t count = body.hashes.count - i;
+
+        count = count < YB_DIRECTORY_CHUNK ? count : YB_DIRECTORY_CHUNK;
+        hits += look_up(directory, &query, hashes + i, count, out);
+        out += (size_t)count * YB_WIRE_LOOKUP_ANSWER_BYTES;
+    }
+    empty = (struct yb_wire_lookup_answers){
+        .epoch = directory->epoch,
+        .members_version = yb_members_version(directory->members),
+    };
+    YB_ASSERT(yb_wire_lookup_answers_encode(&empty, directory->body, YB_DIRECTORY_BODY_BYTES,
+                                            &length) == YB_OK);
+    YB_ASSERT(length == YB_WIRE_LOOKUP_ANSWERS_BYTES);
+    yb_wire_put_u32(directory->body + YB_WIRE_LOOKUP_ANSWERS_AT_ANSWERS, body.hashes.count);
+    directory->lookups += body.hashes.count;
+    directory->hits += hits;
+    yb_directory_count(directory, YB_DIRECTORY_STAT_LOOKUPS, body.hashes.count);
+    yb_directory_count(directory, YB_DIRECTORY_STAT_HITS, hits);
+    yb_directory_reply(directory, request, YB_OK, (size_t)(out - directory->body));
+}
+
+/* ---- explain --------------------------------------------------------------------------------- */
+
+static uint64_t
+ago_ms(uint64_t now_ns, uint64_t at_ns)
+{
+    return now_ns > at_ns ? (now_ns - at_ns) / YB_NS_PER_MS : 0;
+}
+
+/* Say what became of a block that is not there: the last words on it, or what must have been. */
+static void
+tell_fate(struct yb_directory *directory, const struct yb_writes_name *name,
+          struct yb_wire_explanation *out)
+{
+    const struct yb_tenant *tenant = yb_tenants_at(directory->tenants, name->tenant);
+    uint64_t now_ns = yb_directory_now(directory);
+    struct yb_writes_found written = {.grant = 0};
+    struct yb_ghost ghost;
+    bool has_ghost = yb_ghosts_find(directory->ghosts, name->tenant, name->hash, &ghost);
+    bool has_write = yb_writes_last(directory->writes, name, now_ns, &written);
+
+    if (has_ghost && (!has_write || ghost.grant >= written.grant)) {
+        out->grant = ghost.grant;
+        out->fate = ghost.fate;
+        out->ago_ms = ago_ms(now_ns, ghost.at_ns);
+        out->slot0 = ghost.slot;
+        out->tier0 = ghost.tier;
+        out->size_code = ghost.size_code;
+    } else if (has_write) {
+        /* It was granted and nobody withdrew or removed it: its tenant was flushed since, or the
+         * last node that had it died. */
+        bool flushed = tenant->flushed_ns >= written.at_ns;
+
+        out->grant = written.grant;
+        out->fate = flushed ? YB_WIRE_FATE_FLUSHED : YB_WIRE_FATE_SLOT_LOST;
+        out->ago_ms = ago_ms(now_ns, flushed ? tenant->flushed_ns : written.at_ns);
+    }
+}
+
+void
+yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *request)
+{
+    struct yb_wire_explain_question body;
+    struct yb_index_query query = {.now_ms = yb_directory_now_ms(directory)};
+    struct yb_wire_explanation out = {.grant = 0};
+    struct yb_wire_lookup_answer answer;
+    struct yb_index_answer found;
+    struct yb_writes_found written;
+    size_t length = 0;
+
+    if (yb_wire_explain_question_decode(request->body, request->body_bytes, &body, NULL) != YB_OK) {
+        yb_directory_refuse(request, YB_INVALID);
+        return;
+    }
+    query.tenant = yb_directory_tenant_of(directory, request, false);
+    yb_index_lookup(directory->index, &query, &body.hash, 1, &found);
+    fill_answer(&found, &answer);
+    if (found.grant == 0) {
+        explain_absence(directory, query.tenant, body.hash, &answer);
+    }
+    out.grant = answer.grant;
+    out.eta_us = answer.eta_us;
+    out.size_code = answer.size_code;
+    out.flags = answer.flags;
+    out.presence = answer.presence;
+    out.count = answer.count;
+    out.slot0 = answer.slot0;
+    out.slot1 = answer.slot1;
+    out.slot2 = answer.slot2;
+    out.slot3 = answer.slot3;
+    out.tier0 = answer.tier0;
+    out.tier1 = answer.tier1;
+    out.tier2 = answer.tier2;
+    out.tier3 = answer.tier3;
+    out.hold_ms = found.held;
+    if (query.tenant != YB_TENANTS_NONE) {
+        struct yb_writes_name name = {.hash = body.hash, .tenant = (uint16_t)query.tenant};
+
+        if (found.grant == 0) {
+            tell_fate(directory, &name, &out);
+        } else if (yb_writes_last(directory->writes, &name, yb_directory_now(directory),
+                                  &written) &&
+                   written.grant == found.grant) {
+            out.ago_ms = ago_ms(yb_directory_now(directory), written.at_ns);
+        }
+    }
+    YB_ASSERT(yb_wire_explanation_encode(&out, directory->body, YB_DIRECTORY_BODY_BYTES, &length) ==
+              YB_OK);
+    yb_directory_reply(directory, request, YB_OK, length);
+}

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The streams of nodes: what they store, copy, withdraw, and hold from before.
+ *
+ * Messages of a stream are applied in order of sequence, each once. One that comes early is told
+ * which is expected (a gap); one that comes again is answered from what is known and changes
+ * nothing: what it brought may have been withdrawn since.
+ */
+#include "directory/directory_internal.h"
+
+#include <string.h>
+
+/* One message. */
+struct stream {
+    struct yb_directory *directory;
+    struct yb_members_slot *slot;
+    struct yb_directory_port *port;
+    const struct yb_wire_publication *message;
+    struct yb_directory_settle *settle; /* NULL: nothing in it can have to wait. */
+    uint32_t tenant;
+    uint64_t now_ns;
+    const uint8_t *key; /* Of the next item. */
+
+    /* Items whose operations are gathered, to be applied together. */
+    uint32_t gathered;
+    struct yb_wire_publish_item items[YB_DIRECTORY_CHUNK];
+    const uint8_t *keys[YB_DIRECTORY_CHUNK];
+    uint32_t places[YB_DIRECTORY_CHUNK]; /* In the message. */
+    bool known[YB_DIRECTORY_CHUNK];      /* A write that has its grant. */
+};
+
+static void
+answer(struct stream *stream, uint32_t place, enum yb_status status, uint64_t grant, uint32_t flags)
+{
+    struct yb_wire_grant_answer item = {
+        .grant = grant,
+        .status = (int32_t)status,
+        .flags = flags,
+    };
+
+    yb_wire_grant_answer_store(&item, stream->directory->list +
+                                          (size_t)place * YB_WIRE_GRANT_ANSWER_BYTES);
+}
+
+static struct yb_writes_name
+write_name(const struct stream *stream, const struct yb_wire_publish_item *item)
+{
+    return (struct yb_writes_name){
+        .hash = item->hash,
+        .write = item->write,
+        .tenant = (uint16_t)stream->tenant,
+    };
+}
+
+static bool
+is_put(const struct yb_wire_publish_item *item)
+{
+    return item->mode == YB_WIRE_MODE_IF_ABSENT || item->mode == YB_WIRE_MODE_REPLACE;
+}
+
+/* Return the block's grant if this slot is among its holders, 0 if not. */
+static uint64_t
+held_grant(struct stream *stream, struct yb_id hash)
+{
+    struct yb_index_query query = {
+        .tenant = stream->tenant,
+        .now_ms = stream->now_ns / YB_NS_PER_MS,
+    };
+    struct yb_index_answer found;
+
+    yb_index_lookup(stream->directory->index, &query, &hash, 1, &found);
+    for (uint32_t i = 0; i < found.count; i++) {
+        if (found.replicas[i].slot == stream->slot->slot) {
+            return found.grant;
+        }
+    }
+    return 0;
+}
+
+/* ---- after the index has spoken -------------------------------------------------------------- */
+
+static void
+tell(struct stream *stream, uint32_t at, uint8_t kind, uint16_t slot, uint64_t grant)
+{
+    const struct yb_wire_publish_item *item = &stream->items[at];
+    struct yb_directory_news news = {
+        .hash = item->hash,
+        .grant = grant,
+        .size = item->size,
+        .tenant = stream->tenant,
+        .slot = slot,
+        .kind = kind,
+        .tier = item->tier,
+        .key_bytes = item->key_bytes,
+        .key = stream->keys[at],
+    };
+
+    yb_directory_event(stream->directory, &news);
+}
+
+/* What a new block has put an end to. */
+static void
+end_older(struct stream *stream, uint32_t at, enum yb_directory_order_kind reason,
+          struct yb_directory_settle *settle)
+{
+    const struct yb_index_result *result = &stream->directory->results[at];
+
+    yb_directory_drop(stream->directory, &stream->directory->ops[at], result, reason, settle);
+    for (uint32_t i = 0; i < result->dropped_count; i++) {
+        tell(stream, at, YB_WIRE_EVENT_KIND_DROPPED, result->dropped[i].slot,
+             result->dropped_grant);
+    }
+}
+
+/* A put: the write that the index has accepted, or not. */
+static void
+finish_put(struct stream *stream, uint32_t at)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_wire_publish_item *item = &stream->items[at];
+    const struct yb_index_result *result = &directory->results[at];
+    struct yb_writes_name name = write_name(stream, item);
+    uint64_t grant = directory->ops[at].grant;
+
+    if (result->status == YB_OK) {
+        if (item->write != 0) {
+            yb_writes_granted(directory->writes, &name, grant, stream->now_ns,
+                              stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
+        }
+        tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
+        end_older(stream, at, YB_DIRECTORY_DROP_REPLACED,
+                  item->mode == YB_WIRE_MODE_REPLACE ? stream->settle : NULL);
+        directory->published++;
+        yb_directory_count(directory, YB_DIRECTORY_STAT_GRANTED, 1);
+        if (item->replicas > result->replicas) {
+            yb_directory_repair_after(directory, stream->now_ns + 2 * directory->lease_ns);
+        }
+        answer(stream, stream->places[at], YB_OK, grant,
+               result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+        return;
+    }
+    yb_writes_forget(directory->writes, &name);
+    if (result->status == YB_EXISTS) {
+        yb_directory_count(directory, YB_DIRECTORY_STAT_LOST_RACES, 1);
+        answer(stream, stream->places[at], YB_EXISTS, result->grant, 0);
+    } else {
+        answer(stream, stream->places[at],
+               result->status == YB_NO_MEMORY ? YB_NO_SPACE : result->status, 0, 0);
+    }
+}
+
+/* One more copy: of a write that has its grant (A7), or by an order to copy (A6). */
+static void
+finish_copy(struct stream *stream, uint32_t at)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_wire_publish_item *item = &stream->items[at];
+    const struct yb_index_result *result = &directory->results[at];
+    uint64_t grant = directory->ops[at].grant;
+
+    if (result->status == YB_OK) {
+        tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
+        if (stream->known[at] && item->mode == YB_WIRE_MODE_REPLACE && stream->settle != NULL) {
+            /* The version before may still be served somewhere: this answer waits as the first. */
+            yb_directory_settle_wait_all(directory, stream->settle);
+        }
+        answer(stream, stream->places[at], YB_OK, grant,
+               result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+    } else if (stream->known[at] && result->status == YB_REFUSED) {
+        answer(stream, stream->places[at], YB_STALE, grant, 0); /* It was; it is gone again. */
+    } else {
+        answer(stream, stream->places[at],
+               result->status == YB_NO_SPACE || result->status == YB_NO_MEMORY ? YB_NO_SPACE
+                                                                               : YB_REFUSED,
+               result->grant, 0);
+    }
+}
+
+static void
+finish_withdrawal(struct stream *stream, uint32_t at)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_index_op *op = &directory->ops[at];
+    const struct yb_index_result *result = &directory->results[at];
+
+    if (result->status == YB_OK) {
+        yb_directory_count(directory, YB_DIRECTORY_STAT_WITHDRAWN, 1);
+        tell(stream, at, YB_WIRE_EVENT_KIND_DROPPED, stream->slot->slot, op->grant);
+        if (result->replicas == 0) {
+            struct yb_ghost ghost = {
+                .hash = op->hash,
+                .grant = op->grant,
+                .at_ns = stream->now_ns,
+                .tenant = op->tenant,
+                .slot = stream->slot->slot,
+                .size_code = yb_index_size_encode(stream->items[at].size),
+                .tier = stream->items[at].tier,
+                .fate = YB_WIRE_FATE_EVICTED,
+            };
+
+            yb_ghosts_add(directory->ghosts, &ghost);
+        }
+    }
+    answer(stream, stream->places[at], result->status == YB_OK ? YB_OK : YB_NOT_FOUND, op->grant,
+           0);
+}
+
+static void
+finish_inventory(struct stream *stream, uint32_t at)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_index_result *result = &directory->results[at];
+    enum yb_status status = result->status;
+
+    if (status == YB_OK) {
+        end_older(stream, at, YB_DIRECTORY_DROP_LOST, NULL);
+        if (!stream->slot->complete) {
+            tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, result->grant);
+        }
+    } else if (status == YB_NO_MEMORY || status == YB_NO_SPACE) {
+        status = YB_NO_SPACE;
+    } else {
+        status = YB_FENCED; /* Another copy has won, or it is of an older flush: drop it. */
+    }
+    answer(stream, stream->places[at], status, result->grant,
+           status == YB_OK && result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+}
+
+/* Apply what was gathered. */
+static void
+apply(struct stream *stream)
+{
+    struct yb_directory *directory = stream->directory;
+
+    yb_index_apply(directory->index, directory->ops, stream->gathered,
+                   stream->now_ns / YB_NS_PER_MS, directory->results);
+    for (uint32_t i = 0; i < stream->gathered; i++) {
+        const struct yb_wire_publish_item *item = &stream->items[i];
+
+        if (is_put(item) && !stream->known[i]) {
+            finish_put(stream, i);
+        } else if (is_put(item) || item->mode == YB_WIRE_MODE_ADD_REPLICA) {
+            finish_copy(stream, i);
+        } else if (item->mode == YB_WIRE_MODE_WITHDRAW) {
+            finish_withdrawal(stream, i);
+        } else {
+            finish_inventory(stream, i);
+        }
+    }
+    stream->gathered = 0;
+}
+
+/* ---- before ---------------------------------------------------------------------------------- */
+
+/* Whether an operation on this key is gathered already: then it has to be seen first. */
+static bool
+is_gathered(const struct stream *stream, struct yb_id hash)
+{
+    for (uint32_t i = 0; i < stream->gathered; i++) {
+        if (yb_id_equal(stream->items[i].hash, hash)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Decide what the index is asked for a put. False: all grants of the epoch are used up. */
+static bool
+plan_put(struct stream *stream, const struct yb_wire_publish_item *item, struct yb_index_op *op)
+{
+    struct yb_directory *directory = stream->directory;
+    struct yb_writes_name name = write_name(stream, item);
+    struct yb_writes_found found;
+
+    if (item->write != 0 && yb_writes_find(directory->writes, &name, stream->now_ns, &found) &&
+        found.grant != 0) {
+        stream->known[stream->gathered] = true;
+        op->kind = YB_INDEX_ADD;
+        op->grant = found.grant;
+        return true;
+    }
+    if (!yb_grant_next(&directory->last_grant)) {
+        return false;
+    }
+    op->kind = item->mode == YB_WIRE_MODE_REPLACE ? YB_INDEX_REPLACE : YB_INDEX_CREATE;
+    op->grant = directory->last_grant;
+    op->flags = (uint16_t)(op->flags & ~YB_INDEX_VERSIONED);
+    return true;
+}
+
+/* Decide whether the node's word on what it holds from before is to be heard. What is known of a
+ * slot that never died is complete: its inventory can only take away from it. An item that is not
+ * known was dropped by our order while the inventory was under way (RULES A5, A9). */
+static bool
+inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
+{
+    return item->grant <= stream->directory->last_grant && yb_grant_valid(item->grant) &&
+           (!stream->slot->complete || held_grant(stream, item->hash) == item->grant);
+}
+
+static void
+gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item *item)
+{
+    struct yb_directory *directory = stream->directory;
+    uint32_t at;
+    struct yb_index_op *op;
+
+    if (stream->gathered == YB_DIRECTORY_CHUNK || is_gathered(stream, item->hash)) {
+        apply(stream);
+    }
+    at = stream->gathered;
+    op = &directory->ops[at];
+    stream->items[at] = *item;
+    stream->keys[at] = item->key_bytes > 0 ? stream->key : NULL;
+    stream->places[at] = place;
+    stream->known[at] = false;
+    *op = (struct yb_index_op){
+        .hash = item->hash,
+        .grant = item->grant,
+        .flush_epoch = item->flush,
+        .size = item->size,
+        .tenant = (uint16_t)stream->tenant,
+        .flags = yb_index_with_wanted(item->flags, item->replicas > 0 ? item->replicas : 1),
+        .replica_count = 1,
+        .replicas = {{.slot = stream->slot->slot, .tier = item->tier}},
+    };
+    if (item->mode == YB_WIRE_MODE_WITHDRAW) {
+        op->kind = YB_INDEX_WITHDRAW;
+    } else if (directory->rebuilding && item->mode != YB_WIRE_MODE_INVENTORY) {
+        answer(stream, place, YB_AGAIN, 0, 0); /* RULES A6, A9 */
+        return;
+    } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
+        op->kind = YB_INDEX_ADD;
+    } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
+        op->kind = YB_INDEX_INVENTORY;
+        if (!inventory_counts(stream, item)) {
+            answer(stream, place, YB_FENCED, 0, 0);
+            return;
+        }
+    } else if (!plan_put(stream, item, op)) {
+        answer(stream, place, YB_NO_SPACE, 0, 0);
+        return;
+    }
+    stream->gathered++;
+}
+
+/* Answer an item of a message that was applied before, and change nothing. */
+static void
+repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item *item)
+{
+    struct yb_directory *directory = stream->directory;
+    struct yb_writes_name name = write_name(stream, item);
+    uint64_t held = held_grant(stream, item->hash);
+    struct yb_writes_found found = {.grant = 0};
+    bool known = is_put(item) && yb_writes_find(directory->writes, &name, stream->now_ns, &found) &&
+                 found.grant != 0;
+
+    if (item->mode == YB_WIRE_MODE_WITHDRAW) {
+        answer(stream, place, YB_OK, item->grant, 0);
+    } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
+        answer(stream, place, held == item->grant ? YB_OK : YB_FENCED, held, 0);
+    } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
+        answer(stream, place, held == item->grant ? YB_OK : YB_REFUSED, held, 0);
+    } else if (known && held == found.grant) {
+        answer(stream, place, YB_OK, held, 0);
+        if (item->mode == YB_WIRE_MODE_REPLACE && stream->settle != NULL) {
+            yb_directory_settle_wait_all(directory, stream->settle);
+        }
+    } else {
+        answer(stream, place, YB_STALE, known ? found.grant : 0, 0);
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Look through the items: whether the keys are there, and whether one of them may have to wait. */
+static bool
+survey(const struct yb_wire_publication *message, bool *may_wait_out)
+{
+    uint64_t key_bytes = 0;
+
+    *may_wait_out = false;
+    for (uint32_t i = 0; i < message->items.count; i++) {
+        struct yb_wire_publish_item item;
+
+        yb_wire_publish_item_at(&message->items, i, &item);
+        key_bytes += item.key_bytes;
+        *may_wait_out = *may_wait_out || item.mode == YB_WIRE_MODE_REPLACE;
+    }
+    return key_bytes <= message->keys.length;
+}
+
+static void
+reply_whole(struct yb_directory *directory, struct yb_request *request, enum yb_status status,
+            uint64_t expected)
+{
+    struct yb_wire_grants grants = {.epoch = directory->epoch, .expected = expected};
+    size_t length = 0;
+
+    YB_ASSERT(yb_wire_grants_encode(&grants, directory->body, YB_DIRECTORY_BODY_BYTES, &length) ==
+              YB_OK);
+    yb_directory_reply(directory, request, status, length);
+}
+
+/* The beginning or the end of an inventory. */
+static enum yb_status
+turn_phase(struct stream *stream)
+{
+    struct yb_directory *directory = stream->directory;
+    uint16_t slot = stream->slot->slot;
+    enum yb_status status = YB_OK;
+
+    if (stream->message->phase == YB_WIRE_PHASE_BEGIN) {
+        status = yb_index_inventory_begin(directory->index, slot);
+        if (status == YB_AGAIN) {
+            yb_directory_sweep_soon(directory);
+        }
+        stream->port->inventory = stream->port->inventory || status == YB_OK;
+    } else if (stream->message->phase == YB_WIRE_PHASE_END) {
+        if (!stream->port->inventory) {
+            return YB_INVALID;
+        }
+        status = yb_index_inventory_end(directory->index, slot);
+        if (status == YB_OK) {
+            stream->port->inventory = false;
+            yb_members_complete(directory->members, stream->slot);
+            yb_directory_sweep_soon(directory);
+        }
+    } else if (stream->message->phase == YB_WIRE_PHASE_CHUNK && !stream->port->inventory) {
+        status = YB_INVALID;
+    }
+    return status;
+}
+
+static void
+take_items(struct stream *stream, bool again)
+{
+    stream->key = stream->message->keys.bytes;
+    for (uint32_t i = 0; i < stream->message->items.count; i++) {
+        struct yb_wire_publish_item item;
+
+        yb_wire_publish_item_at(&stream->message->items, i, &item);
+        if (again) {
+            repeat(stream, i, &item);
+        } else {
+            gather(stream, i, &item);
+        }
+        stream->key += item.key_bytes;
+    }
+    if (stream->gathered > 0) {
+        apply(stream);
+    }
+}
+
+static void
+reply_items(struct stream *stream, struct yb_request *request)
+{
+    struct yb_directory *directory = stream->directory;
+    struct yb_wire_grants grants = {
+        .epoch = directory->epoch,
+        .expected = stream->port->expected,
+        .grants = {.count = stream->message->items.count, .wire = directory->list},
+    };
+    size_t length = 0;
+
+    YB_ASSERT(yb_wire_grants_encode(&grants, directory->body, YB_DIRECTORY_BODY_BYTES, &length) ==
+              YB_OK);
+    if (stream->settle != NULL) {
+        yb_directory_settle_go(directory, stream->settle, request, YB_OK, directory->body, length);
+    } else {
+        yb_directory_reply(directory, request, YB_OK, length);
+    }
+}
+
+/* Apply a message of a node that may speak. */
+static void
+take_message(struct stream *stream, struct yb_request *request)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_wire_publication *message = stream->message;
+    uint64_t expected = stream->port->expected;
+    bool again = message->sequence < expected;
+    bool may_wait;
+    enum yb_status status;
+
+    if (message->sequence > expected) {
+        yb_directory_count(directory, YB_DIRECTORY_STAT_GAPS, 1);
+        reply_whole(directory, request, YB_AGAIN, expected);
+        return;
+    }
+    yb_directory_count(directory, YB_DIRECTORY_STAT_REPLAYED, again ? 1 : 0);
+    if (!survey(message, &may_wait)) {
+        yb_directory_refuse(request, YB_INVALID);
+        return;
+    }
+    if (message->items.count > 0) {
+        stream->tenant = yb_directory_tenant_named(directory, message->tenant.bytes,
+                                                   message->tenant.length, true);
+        if (stream->tenant == YB_TENANTS_NONE) {
+            yb_directory_refuse(request, YB_NO_SPACE);
+            return;
+        }
+    }
+    stream->settle = may_wait ? yb_directory_settle_begin(directory) : NULL;
+    if (may_wait && stream->settle == NULL) {
+        reply_whole(directory, request, YB_AGAIN, message->sequence);
+        return;
+    }
+    status = again ? YB_OK : turn_phase(stream);
+    if (status != YB_OK) {
+        if (stream->settle != NULL) {
+            yb_directory_settle_go(directory, stream->settle, request, status, NULL, 0);
+        } else {
+            reply_whole(directory, request, status, message->sequence);
+        }
+        return;
+    }
+    stream->port->expected += again ? 0 : 1;
+    take_items(stream, again);
+    reply_items(stream, request);
+    if (message->phase == YB_WIRE_PHASE_END) {
+        yb_directory_rebuild_check(directory);
+    }
+}
+
+void
+yb_directory_handle_publish(struct yb_directory *directory, struct yb_request *request)
+{
+    struct yb_wire_publication message;
+    struct stream stream;
+    struct yb_members_slot *slot;
+
+    if (yb_wire_publication_decode(request->body, request->body_bytes, &message, NULL) != YB_OK) {
+        yb_directory_refuse(request, YB_INVALID);
+        return;
+    }
+    slot = yb_members_speaker(directory->members, message.slot, message.incarnation);
+    if (slot == NULL || message.epoch != directory->epoch) {
+        reply_whole(directory, request, YB_FENCED, 0);
+        return;
+    }
+    stream.directory = directory;
+    stream.slot = slot;
+    stream.port = directory->ports[slot->slot];
+    stream.message = &message;
+    stream.settle = NULL;
+    stream.tenant = YB_TENANTS_NONE;
+    stream.now_ns = yb_directory_now(directory);
+    stream.gathered = 0;
+    take_message(&stream, request);
+}

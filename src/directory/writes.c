@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A table of writes: chains by the key's hash, and one list by age.
+ */
+#include "directory/writes.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+#define NONE UINT32_MAX
+
+struct entry {
+    struct yb_id hash;
+    uint64_t write;
+    uint64_t grant;
+    uint64_t at_ns;
+    uint64_t eta_ns;
+    uint64_t expires_ns;
+    uint32_t next;  /* In its chain, the latest first; or in the list of free ones. */
+    uint32_t older; /* In the list by age. */
+    uint32_t newer;
+    uint16_t tenant;
+};
+
+struct yb_writes {
+    uint64_t seed;
+    struct entry *entries;
+    uint32_t *heads; /* [mask + 1] */
+    uint32_t mask;
+    uint32_t free;
+    uint32_t oldest;
+    uint32_t newest;
+    uint32_t count;
+    uint32_t open;
+};
+
+enum yb_status
+yb_writes_create(uint32_t writes_max, uint64_t seed, struct yb_writes **writes_out)
+{
+    struct yb_writes *writes;
+    uint32_t heads = 1;
+
+    if (writes_max == 0 || writes_max > YB_WRITES_MAX) {
+        return YB_INVALID;
+    }
+    while (heads < writes_max) {
+        heads *= 2;
+    }
+    writes = calloc(1, sizeof(*writes));
+    if (writes == NULL) {
+        return YB_NO_MEMORY;
+    }
+    writes->entries = calloc(writes_max, sizeof(*writes->entries));
+    writes->heads = malloc(heads * sizeof(*writes->heads));
+    if (writes->entries == NULL || writes->heads == NULL) {
+        yb_writes_destroy(&writes);
+        return YB_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < writes_max; i++) {
+        writes->entries[i].next = i + 1 < writes_max ? i + 1 : NONE;
+    }
+    for (uint32_t i = 0; i < heads; i++) {
+        writes->heads[i] = NONE;
+    }
+    writes->mask = heads - 1;
+    writes->seed = seed;
+    writes->oldest = NONE;
+    writes->newest = NONE;
+    *writes_out = writes;
+    return YB_OK;
+}
+
+void
+yb_writes_destroy(struct yb_writes **writes)
+{
+    free((*writes)->entries);
+    free((*writes)->heads);
+    free(*writes);
+    *writes = NULL;
+}
+
+static uint32_t *
+head_of(const struct yb_writes *writes, struct yb_id hash)
+{
+    return &writes->heads[yb_hash_table_id(writes->seed, hash) & writes->mask];
+}
+
+static bool
+same_key(const struct entry *entry, const struct yb_writes_name *name)
+{
+    return entry->tenant == name->tenant && yb_id_equal(entry->hash, name->hash);
+}
+
+static uint32_t
+find(const struct yb_writes *writes, const struct yb_writes_name *name)
+{
+    uint32_t index = *head_of(writes, name->hash);
+
+    while (index != NONE && !(writes->entries[index].write == name->write &&
+                              same_key(&writes->entries[index], name))) {
+        index = writes->entries[index].next;
+    }
+    return index;
+}
+
+/* ---- the list by age ------------------------------------------------------------------------- */
+
+static void
+unlink_age(struct yb_writes *writes, struct entry *entry)
+{
+    if (entry->older != NONE) {
+        writes->entries[entry->older].newer = entry->newer;
+    } else {
+        writes->oldest = entry->newer;
+    }
+    if (entry->newer != NONE) {
+        writes->entries[entry->newer].older = entry->older;
+    } else {
+        writes->newest = entry->older;
+    }
+}
+
+static void
+append_age(struct yb_writes *writes, uint32_t index)
+{
+    struct entry *entry = &writes->entries[index];
+
+    entry->older = writes->newest;
+    entry->newer = NONE;
+    if (writes->newest != NONE) {
+        writes->entries[writes->newest].newer = index;
+    } else {
+        writes->oldest = index;
+    }
+    writes->newest = index;
+}
+
+static void
+drop(struct yb_writes *writes, uint32_t index)
+{
+    struct entry *entry = &writes->entries[index];
+    uint32_t *link = head_of(writes, entry->hash);
+
+    while (*link != index) {
+        link = &writes->entries[*link].next;
+    }
+    *link = entry->next;
+    unlink_age(writes, entry);
+    writes->open -= entry->grant == 0 ? 1 : 0;
+    writes->count--;
+    entry->next = writes->free;
+    writes->free = index;
+}
+
+/* Return the entry of a write, made if need be, as the one that was touched last. */
+static struct entry *
+touch(struct yb_writes *writes, const struct yb_writes_name *name)
+{
+    uint32_t index = find(writes, name);
+    struct entry *entry;
+
+    if (index != NONE) {
+        unlink_age(writes, &writes->entries[index]);
+        append_age(writes, index);
+        return &writes->entries[index];
+    }
+    if (writes->free == NONE) {
+        drop(writes, writes->oldest); /* W1 */
+    }
+    index = writes->free;
+    entry = &writes->entries[index];
+    writes->free = entry->next;
+    *entry = (struct entry){.hash = name->hash, .write = name->write, .tenant = name->tenant};
+    entry->next = *head_of(writes, name->hash);
+    *head_of(writes, name->hash) = index;
+    append_age(writes, index);
+    writes->count++;
+    writes->open++;
+    return entry;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct yb_writes_found
+found(const struct entry *entry)
+{
+    return (struct yb_writes_found){
+        .write = entry->write,
+        .grant = entry->grant,
+        .eta_ns = entry->eta_ns,
+        .at_ns = entry->at_ns,
+    };
+}
+
+bool
+yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+               struct yb_writes_found *found_out)
+{
+    uint32_t index = find(writes, name);
+
+    if (index == NONE || writes->entries[index].expires_ns <= now_ns) {
+        return false;
+    }
+    *found_out = found(&writes->entries[index]);
+    return true;
+}
+
+bool
+yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+                struct yb_writes_found *found_out)
+{
+    for (uint32_t index = *head_of(writes, name->hash); index != NONE;
+         index = writes->entries[index].next) {
+        const struct entry *entry = &writes->entries[index];
+
+        if (entry->grant == 0 && entry->expires_ns > now_ns && same_key(entry, name) &&
+            (name->write == 0 || entry->write != name->write)) {
+            *found_out = found(entry);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+               struct yb_writes_found *found_out)
+{
+    bool any = false;
+
+    for (uint32_t index = *head_of(writes, name->hash); index != NONE;
+         index = writes->entries[index].next) {
+        const struct entry *entry = &writes->entries[index];
+
+        if (entry->grant != 0 && entry->expires_ns > now_ns && same_key(entry, name) &&
+            (!any || entry->grant > found_out->grant)) {
+            *found_out = found(entry);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+void
+yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+                   uint64_t eta_ns, uint64_t expires_ns)
+{
+    struct entry *entry = touch(writes, name);
+
+    if (entry->grant == 0) {
+        entry->at_ns = now_ns;
+        entry->eta_ns = eta_ns;
+        entry->expires_ns = expires_ns;
+    }
+}
+
+void
+yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t grant,
+                  uint64_t now_ns, uint64_t expires_ns)
+{
+    struct entry *entry = touch(writes, name);
+
+    YB_ASSERT(grant != 0);
+    writes->open -= entry->grant == 0 ? 1 : 0;
+    entry->grant = grant;
+    entry->at_ns = now_ns;
+    entry->expires_ns = expires_ns;
+}
+
+void
+yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name)
+{
+    uint32_t index = find(writes, name);
+
+    if (index != NONE && writes->entries[index].grant == 0) {
+        drop(writes, index);
+    }
+}
+
+void
+yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps)
+{
+    uint32_t index = writes->oldest;
+
+    while (index != NONE && steps-- > 0) {
+        uint32_t newer = writes->entries[index].newer;
+
+        if (writes->entries[index].expires_ns <= now_ns) {
+            drop(writes, index);
+        }
+        index = newer;
+    }
+}
+
+uint32_t
+yb_writes_count(const struct yb_writes *writes)
+{
+    return writes->count;
+}
+
+uint32_t
+yb_writes_open(const struct yb_writes *writes)
+{
+    return writes->open;
+}

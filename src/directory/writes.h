@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * writes.h -- what is being written, and what was a short while ago.
+ *
+ * A *write* is one put of one key: its id is the writer's and the same at every node that gets a
+ * replica. It is remembered from its announcement, or its first publication, until some time after
+ * its grant: so a second replica, and a publication that is sent again, get the same grant (RULES
+ * A7, B5), a second writer hears that somebody is at it, and a reader when it may be there.
+ *
+ *     (unknown) --announce--> OPEN --granted--> GRANTED --> (forgotten)
+ *                               +-- expiry, forget --> (forgotten)
+ *
+ * Invariants
+ *   W1  At most `writes_max` are remembered; the one that was touched longest ago goes first.
+ *   W2  Forgetting costs an answer its detail, never its truth: a put is correct without it.
+ *   W3  What has expired is not found.
+ *
+ * Threads   One owner.
+ * Memory    All of it is allocated by create.
+ * Time      Passed in, monotonic.
+ */
+#ifndef YB_DIRECTORY_WRITES_H
+#define YB_DIRECTORY_WRITES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "yuebing/status.h"
+#include "yuebing/types.h"
+
+#define YB_WRITES_MAX (1u << 24)
+
+struct yb_writes;
+
+struct yb_writes_name {
+    struct yb_id hash;
+    uint64_t write;
+    uint16_t tenant;
+};
+
+struct yb_writes_found {
+    uint64_t write;
+    uint64_t grant;  /* 0: OPEN. */
+    uint64_t eta_ns; /* OPEN: when it may be done. */
+    uint64_t at_ns;  /* When it was announced, or granted. */
+};
+
+/* Fails with INVALID (`writes_max` is 0 or above YB_WRITES_MAX) or NO_MEMORY. */
+YB_CHECKED enum yb_status yb_writes_create(uint32_t writes_max, uint64_t seed,
+                                           struct yb_writes **writes_out);
+void yb_writes_destroy(struct yb_writes **writes);
+
+/* Find exactly this write. */
+bool yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name,
+                    uint64_t now_ns, struct yb_writes_found *found_out);
+
+/* Find an OPEN write of the key with another id than name->write (0: any): the one that was
+ * announced last. */
+bool yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name,
+                     uint64_t now_ns, struct yb_writes_found *found_out);
+
+/* Find the write of the key that was granted last, whatever its id. */
+bool yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name,
+                    uint64_t now_ns, struct yb_writes_found *found_out);
+
+/* Somebody is about to write; done by `eta_ns` perhaps, forgotten at `expires_ns`. Announcing an
+ * OPEN write again prolongs it; a GRANTED one is left alone. */
+void yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name,
+                        uint64_t now_ns, uint64_t eta_ns, uint64_t expires_ns);
+
+/* A write was granted. */
+void yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t grant,
+                       uint64_t now_ns, uint64_t expires_ns);
+
+/* A write has ended without a grant. Harmless if it is not OPEN. */
+void yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name);
+
+/* Look at up to `steps` of the oldest and forget what has expired. */
+void yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps);
+
+uint32_t yb_writes_count(const struct yb_writes *writes);
+
+/* How many are OPEN, expired ones among them. */
+uint32_t yb_writes_open(const struct yb_writes *writes);
+
+#endif /* YB_DIRECTORY_WRITES_H */
