@@ -170,6 +170,26 @@ yb_index_destroy(struct yb_index **index_ref)
     free(index);
 }
 
+bool
+yb_index_growth_due(const struct yb_index *index)
+{
+    YB_ASSERT_OBJ(index, YB_INDEX_MAGIC);
+    return yb_stretch_ahead_due(&index->record_memory) ||
+           yb_stretch_ahead_due(&index->bucket_memory) ||
+           yb_stretch_ahead_due(&index->further_memory) ||
+           yb_stretch_ahead_due(&index->overflow_memory);
+}
+
+void
+yb_index_grow_ahead(struct yb_index *index)
+{
+    YB_ASSERT_OBJ(index, YB_INDEX_MAGIC);
+    yb_stretch_ahead(&index->record_memory);
+    yb_stretch_ahead(&index->bucket_memory);
+    yb_stretch_ahead(&index->further_memory);
+    yb_stretch_ahead(&index->overflow_memory);
+}
+
 /* ---- slots -------------------------------------------------------------------------------- */
 
 /* Find a slot that is in use. Fails with INVALID or FENCED. */
@@ -352,6 +372,6 @@ yb_index_bytes(const struct yb_index *index)
     YB_ASSERT_OBJ(index, YB_INDEX_MAGIC);
     return sizeof(*index) + ((uint64_t)index->slots_max + 1) * sizeof(*index->slots) +
            (uint64_t)index->tenants_max * sizeof(*index->tenants) +
-           index->bucket_memory.taken_bytes + index->further_memory.taken_bytes +
-           index->record_memory.taken_bytes + index->overflow_memory.taken_bytes;
+           atomic_load(&index->bucket_memory.taken_bytes) + index->further_memory.taken_bytes +
+           atomic_load(&index->record_memory.taken_bytes) + index->overflow_memory.taken_bytes;
 }

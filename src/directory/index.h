@@ -29,7 +29,7 @@
  *   I6  A block of an older flush epoch is invisible, however many flushes ago it was stored.
  *   I7  Nothing takes longer than its own arguments ask for: a batch, a number of records to visit.
  *
- * Threads   One owner. No locks, no callbacks, no I/O.
+ * Threads   One owner, but for yb_index_grow_ahead(). No locks, no callbacks, no I/O.
  * Memory    The index owns everything. It grows to what `records_max` needs and stays as large as
  *           it once was; what is freed is used again. All arguments and answers are copied.
  * Time      `now_ms` is passed in: monotonic, milliseconds, never going back.
@@ -100,6 +100,13 @@ YB_CHECKED enum yb_status yb_index_create(const struct yb_index_options *options
 /* Consume the index and set *index to NULL. */
 void yb_index_destroy(struct yb_index **index);
 
+/* A large index grows by huge pages, and the kernel may take milliseconds to give one. Whoever has
+ * no such time asks after operations whether the next one is due, and if so has another thread call
+ * grow_ahead(), which takes that time; the owner goes on meanwhile. Only one thread at a time may
+ * be in it, and none when the index is destroyed. Without it the owner takes the time. */
+bool yb_index_growth_due(const struct yb_index *index);
+void yb_index_grow_ahead(struct yb_index *index);
+
 /* ---- slots ---------------------------------------------------------------------------------- */
 
 enum yb_index_slot_state {
@@ -132,7 +139,8 @@ void yb_index_slot_counts(const struct yb_index *index, uint16_t slot,
 /* An inventory begins: the slot's node is going to name everything that it holds. Whatever the slot
  * is given from now on, by INVENTORY or otherwise, counts as named. Beginning again forgets what
  * was named before. Fails with FENCED (the slot is FREE or DEAD), INVALID (no such number), or
- * AGAIN when it began many times within one sweep: run the sweep, which is then wanted, to its end. */
+ * AGAIN when it began many times within one sweep: run the sweep, which is then wanted, to its
+ * end. */
 YB_CHECKED enum yb_status yb_index_inventory_begin(struct yb_index *index, uint16_t slot);
 
 /* The inventory is complete: replicas on this slot that it did not name are gone, from now on.
@@ -301,7 +309,8 @@ struct yb_index_entry {
 /* Read on from *cursor (0 at first), which becomes SCAN_END at the end: visit up to `records`
  * records (at least 1), and return how many of them, at most `room` (at least 1), are in
  * `entries_out`. Only blocks with a replica on `slot` are read, unless that is SLOT_NONE. A block
- * that is there throughout is read exactly once; one that comes or goes meanwhile may be. */
+ * that is there throughout is read exactly once; one that comes or goes meanwhile may be.
+ * (Seven parameters: what, how far, and where to.) */
 uint32_t yb_index_scan(const struct yb_index *index, uint64_t now_ms, uint16_t slot,
                        uint32_t records, uint32_t *cursor, struct yb_index_entry *entries_out,
                        uint32_t room);
