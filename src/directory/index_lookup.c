@@ -116,6 +116,7 @@ names_slot(const struct yb_index_answer *answer, uint16_t slot)
     return slot == YB_INDEX_SLOT_NONE;
 }
 
+/* lint: size, what to read, how far and where to are seven parameters. */
 uint32_t
 yb_index_scan(const struct yb_index *index, uint64_t now_ms, uint16_t slot, uint32_t records,
               uint32_t *cursor, struct yb_index_entry *entries_out, uint32_t room)
