@@ -22,6 +22,7 @@
 struct role {
     struct yb_process *process;
     struct yb_worker *worker;
+    struct yb_net *net; /* Its own; the server's list. */
     struct yb_replay *replay;
     struct yb_server *server;
     struct yb_hello_self self;
@@ -50,16 +51,16 @@ order_listen(void *context)
 {
     struct role *role = context;
     const struct yb_config *config = role->process->config;
-    struct yb_net *net = yb_worker_net(role->worker);
     const struct yb_server_options options = {
         .address = role->address,
         .insecure = config->auth_insecure,
         .connections_max = config->net_connections_max,
         .unauthenticated_max = config->net_unauthenticated_max,
-        .nets = &net,
+        .nets = &role->net,
         .net_count = 1,
     };
 
+    role->net = yb_worker_net(role->worker);
     role->status = yb_server_create(&options, &role->server, role->why);
     if (role->status == YB_OK) {
         role->address = yb_server_address(role->server);
