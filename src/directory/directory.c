@@ -276,7 +276,7 @@ handle_stat(struct yb_directory *directory, struct yb_request *request)
 /*    type           name             roles        mutates body_bytes_max                 handler */
 /* clang-format off */
 #define METHODS(X)                                                                                 \
-    X(JOIN,          "join",          ROLES_ALL,   false,  0,                             handle_join) \
+    X(JOIN,          "join",          ROLES_ALL,   false,  0,                  handle_join) \
     X(MEMBERS,       "members",       ROLES_ALL,   false,  YB_WIRE_MEMBERS_QUESTION_BYTES_MAX,     \
       yb_directory_handle_members)                                                                 \
     X(REGISTER,      "register",      ROLES_NODE,  false,  YB_WIRE_REGISTER_BYTES_MAX,             \

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory_stage.h"
+
+#include "directory/directory_internal.h"
+
+static int
+setup(void **state)
+{
+    struct stage *stage = malloc(sizeof(*stage));
+
+    assert_non_null(stage);
+    stage_init(stage);
+    *state = stage;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    stage_fini(*state);
+    free(*state);
+    return 0;
+}
+
+static struct stage *
+with_nodes(void **state, uint32_t count)
+{
+    struct stage *stage = *state;
+
+    stage_start(stage);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(stage_register(&stage->nodes[i], 0), YB_OK);
+        stage_beat(&stage->nodes[i], true);
+    }
+    return stage;
+}
+
+static void
+set_state(struct stage *stage, const struct stage_actor *node, uint8_t state, bool force)
+{
+    struct yb_wire_state_order order = {
+        .state = state,
+        .force = force ? 1 : 0,
+        .name = yb_wire_text_of(node->name),
+    };
+    uint8_t body[256];
+    size_t length;
+
+    assert_int_equal(yb_wire_state_order_encode(&order, body, sizeof(body), &length), YB_OK);
+    assert_int_equal(
+        stage_ask(&stage->admin, YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, (uint32_t)length), YB_OK);
+}
+
+/* Publish the copies that a node was ordered to make. */
+static void
+obey_copies(struct stage_actor *node, uint32_t from)
+{
+    for (uint32_t i = from; i < node->order_count; i++) {
+        if (node->orders[i].type == YB_WIRE_NODE_TYPE_COPY) {
+            struct yb_wire_publish_item item = stage_item(
+                YB_WIRE_MODE_ADD_REPLICA, node->orders[i].hash, node->orders[i].grant, 0);
+            struct yb_wire_grant_answer answer;
+
+            assert_int_equal(stage_publish(node, &item, &answer), YB_OK);
+            assert_int_equal(answer.status, YB_OK);
+        }
+    }
+}
+
+/* ---- repair and drain ----------------------------------------------------------------------- */
+
+static void
+test_directory_more__a_death_is_repaired_where_it_is_farthest(void **state)
+{
+    struct stage *stage = with_nodes(state, 4);
+    struct yb_id hash = stage_hash(1);
+    uint64_t grant = stage_put(&stage->nodes[0], hash, 7, 2);
+    struct yb_wire_member member;
+
+    assert_int_equal(stage_put(&stage->nodes[1], hash, 7, 2), grant);
+    set_state(stage, &stage->nodes[2], YB_WIRE_SLOT_STATE_DRAINING, false);
+    stage_beat(&stage->nodes[0], false);
+    STAGE_AWAIT(stage,
+                stage_count_orders(&stage->nodes[3], YB_WIRE_NODE_TYPE_COPY, hash, grant) == 1);
+    assert_int_equal(stage->nodes[3].orders[0].source, stage->nodes[1].incarnation);
+    assert_int_equal(stage->nodes[3].orders[0].incarnation, stage->nodes[3].incarnation);
+    assert_int_equal(stage_count_orders(&stage->nodes[2], YB_WIRE_NODE_TYPE_COPY, hash, 0), 0);
+    assert_true(stage_member(&stage->client, stage->nodes[3].slot, &member));
+    obey_copies(&stage->nodes[3], 0);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 6);
+    assert_int_equal(stage_lookup(&stage->client, hash).count, 2);
+    assert_int_equal(stage_stat(stage, YB_DIRECTORY_STAT_REPAIRED), 1);
+    assert_int_equal(stage_stat(stage, YB_DIRECTORY_STAT_REPAIRED_BYTES), 4096);
+    assert_int_equal(stage_count_orders(&stage->nodes[3], YB_WIRE_NODE_TYPE_COPY, hash, grant), 1);
+}
+
+static void
+test_directory_more__a_put_with_fewer_copies_than_wanted_is_repaired_later(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct yb_id hash = stage_hash(1);
+    uint64_t grant = stage_put(&stage->nodes[0], hash, 7, 2);
+
+    STAGE_AWAIT(stage,
+                stage_count_orders(&stage->nodes[1], YB_WIRE_NODE_TYPE_COPY, hash, grant) >= 1);
+    obey_copies(&stage->nodes[1], 0);
+    assert_int_equal(stage_lookup(&stage->client, hash).count, 2);
+}
+
+static void
+test_directory_more__a_node_without_room_gets_no_copy(void **state)
+{
+    struct stage *stage = *state;
+
+    stage->nodes[1].capacity = 1000;
+    (void)with_nodes(state, 2);
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 7, 2);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 5);
+    assert_int_equal(stage->nodes[1].order_count, 0);
+}
+
+/* RULES B4: the record is trimmed first; C7: nothing goes before it is elsewhere. */
+static void
+test_directory_more__a_drain_copies_then_trims(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct stage_actor *node = &stage->nodes[0];
+    struct stage_actor *target = &stage->nodes[1];
+    struct yb_id hashes[3];
+    uint64_t grants[3];
+    uint32_t done = 0;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        hashes[i] = stage_hash(i);
+        grants[i] = stage_put(node, hashes[i], 7 + i, 1);
+    }
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, false);
+    STAGE_AWAIT(stage, target->order_count >= 3);
+    assert_int_equal(stage_count_orders(node, YB_WIRE_NODE_TYPE_DROP, (struct yb_id){{0}}, 0), 0);
+    obey_copies(target, done);
+    STAGE_AWAIT(stage,
+                stage_count_orders(node, YB_WIRE_NODE_TYPE_DROP, (struct yb_id){{0}}, 0) == 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct yb_wire_lookup_answer answer = stage_lookup(&stage->client, hashes[i]);
+
+        assert_int_equal(answer.count, 1);
+        assert_int_equal(answer.slot0, target->slot);
+        assert_int_equal(answer.grant, grants[i]);
+        assert_int_equal(node->orders[i].reason, 3);
+    }
+    stage_pass_ms(stage, STAGE_LEASE_MS);
+    assert_true(yb_members_at(stage->directory->members, node->slot)->drained);
+    assert_int_equal(node->beat_answer.state, YB_WIRE_SLOT_STATE_DRAINING);
+    set_state(stage, node, YB_WIRE_SLOT_STATE_SERVING, false);
+    assert_false(yb_members_at(stage->directory->members, node->slot)->drained);
+}
+
+static void
+test_directory_more__a_last_copy_that_fits_nowhere_stays_unless_forced(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_actor *node = &stage->nodes[0];
+    uint64_t grant = stage_put(node, stage_hash(1), 7, 1);
+
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, false);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 3);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).grant, grant);
+    assert_int_equal(node->order_count, 0);
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, true);
+    STAGE_AWAIT(stage, node->order_count == 1);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).presence, YB_WIRE_PRESENCE_ABSENT);
+}
+
+static void
+test_directory_more__a_drain_survives_the_directory(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_actor *node = &stage->nodes[0];
+
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, false);
+    stage_beat(node, false);
+    stage_restart_directory(stage);
+    assert_int_equal(stage_register(node, node->incarnation), YB_OK);
+    assert_int_equal(stage_beat_once(node), YB_OK);
+    assert_int_equal(node->beat_answer.state, YB_WIRE_SLOT_STATE_DRAINING);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static struct stage_call *
+begin_events(struct stage_actor *actor, uint64_t epoch, uint64_t from, uint32_t wait_ms)
+{
+    struct yb_wire_events_question body = {
+        .epoch = epoch,
+        .from = from,
+        .wait_ms = wait_ms,
+        .events_max = 100,
+    };
+    uint8_t bytes[64];
+    size_t length;
+
+    assert_int_equal(yb_wire_events_question_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    return stage_begin_call(actor, YB_WIRE_DIRECTORY_TYPE_EVENTS, bytes, (uint32_t)length);
+}
+
+static enum yb_status
+end_events(struct stage *stage, struct stage_call *call, struct yb_wire_events *events_out)
+{
+    enum yb_status status = stage_end_call(stage, call);
+
+    assert_int_equal(yb_wire_events_decode(stage->reply, stage->reply_bytes, events_out, NULL),
+                     YB_OK);
+    return status;
+}
+
+static void
+test_directory_more__events_are_numbered_and_waited_for(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    uint64_t epoch = stage->nodes[0].epoch;
+    struct yb_wire_events events;
+    struct yb_wire_event event;
+    struct stage_call *call;
+    uint64_t grant;
+    uint64_t next;
+
+    assert_int_equal(end_events(stage, begin_events(&stage->admin, 0, 0, 0), &events), YB_STALE);
+    next = events.next;
+    call = begin_events(&stage->admin, epoch, next, 5000);
+    stage_pass_ms(stage, 300);
+    assert_false(call->done);
+    grant = stage_put(&stage->nodes[0], stage_hash(1), 7, 1);
+    assert_int_equal(end_events(stage, call, &events), YB_OK);
+    assert_int_equal(events.first, next);
+    assert_int_equal(events.events.count, 1);
+    yb_wire_event_at(&events.events, 0, &event);
+    assert_int_equal(event.kind, YB_WIRE_EVENT_KIND_STORED);
+    assert_int_equal(event.grant, grant);
+    assert_int_equal(event.slot, stage->nodes[0].slot);
+    call = begin_events(&stage->admin, epoch, next + 1, 200); /* Its time passes. */
+    assert_int_equal(end_events(stage, call, &events), YB_OK);
+    assert_int_equal(events.events.count, 0);
+    assert_int_equal(stage_remove(&stage->client, stage_hash(1), false), YB_OK);
+    assert_int_equal(end_events(stage, begin_events(&stage->other, epoch, next, 0), &events),
+                     YB_OK);
+    assert_int_equal(events.events.count, 2);
+    yb_wire_event_at(&events.events, 1, &event);
+    assert_int_equal(event.kind, YB_WIRE_EVENT_KIND_REMOVED);
+    assert_true(yb_id_is_none(event.hash)); /* Another tenant's: only that there was something. */
+    assert_int_equal(event.grant, 0);
+    for (uint32_t i = 0; i < 300; i++) {
+        (void)stage_put(&stage->nodes[0], stage_hash(100 + i), 1000 + i, 1);
+    }
+    assert_int_equal(end_events(stage, begin_events(&stage->admin, epoch, next, 0), &events),
+                     YB_STALE);
+    assert_int_equal(
+        end_events(stage, begin_events(&stage->admin, epoch, events.next - 256, 0), &events),
+        YB_OK);
+    assert_int_equal(events.events.count, 100);
+}
+
+static void
+test_directory_more__keys_travel_with_events_if_they_are_wanted(void **state)
+{
+    struct stage *stage = *state;
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 7);
+    struct yb_wire_publication body = {
+        .sequence = 1,
+        .phase = YB_WIRE_PHASE_DELTA,
+        .tenant = yb_wire_text_of("default"),
+        .items = {.native = &item, .count = 1},
+        .keys = {.bytes = (const uint8_t *)"a key", .length = 5},
+    };
+    struct yb_wire_events events;
+    uint8_t bytes[512];
+    size_t length;
+
+    stage->options.want_keys = true;
+    (void)with_nodes(state, 1);
+    body.incarnation = stage->nodes[0].incarnation;
+    body.epoch = stage->nodes[0].epoch;
+    body.slot = stage->nodes[0].slot;
+    item.key_bytes = 6; /* More than there is. */
+    assert_int_equal(yb_wire_publication_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    assert_int_equal(
+        stage_ask(&stage->nodes[0], YB_WIRE_DIRECTORY_TYPE_PUBLISH, bytes, (uint32_t)length),
+        YB_INVALID);
+    item.key_bytes = 5;
+    assert_int_equal(yb_wire_publication_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    assert_int_equal(
+        stage_ask(&stage->nodes[0], YB_WIRE_DIRECTORY_TYPE_PUBLISH, bytes, (uint32_t)length),
+        YB_OK);
+    assert_int_equal(end_events(stage, begin_events(&stage->admin, body.epoch, 1, 0), &events),
+                     YB_OK);
+    assert_int_equal(events.keys.length, 5);
+    assert_memory_equal(events.keys.bytes, "a key", 5);
+}
+
+static void
+test_directory_more__a_snapshot_names_every_replica_once(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct yb_wire_snapshot_question body = {.records_max = 7};
+    struct yb_wire_snapshot snapshot;
+    uint32_t seen[50] = {0};
+    uint8_t bytes[64];
+    size_t length;
+
+    for (uint32_t i = 0; i < 50; i++) {
+        (void)stage_put(&stage->nodes[0], stage_hash(i), 7 + i, 1);
+        (void)stage_put(&stage->nodes[1], stage_hash(i), 7 + i, 1);
+    }
+    do {
+        assert_int_equal(yb_wire_snapshot_question_encode(&body, bytes, sizeof(bytes), &length),
+                         YB_OK);
+        assert_int_equal(
+            stage_ask(&stage->admin, YB_WIRE_DIRECTORY_TYPE_SNAPSHOT, bytes, (uint32_t)length),
+            YB_OK);
+        assert_int_equal(yb_wire_snapshot_decode(stage->reply, stage->reply_bytes, &snapshot, NULL),
+                         YB_OK);
+        assert_true(snapshot.events.count <= 14);
+        for (uint32_t i = 0; i < snapshot.events.count; i++) {
+            struct yb_wire_event event;
+
+            yb_wire_event_at(&snapshot.events, i, &event);
+            for (uint32_t j = 0; j < 50; j++) {
+                seen[j] += yb_id_equal(event.hash, stage_hash(j)) ? 1 : 0;
+            }
+        }
+        body.cursor = snapshot.cursor;
+    } while (snapshot.cursor != 0);
+    for (uint32_t j = 0; j < 50; j++) {
+        assert_int_equal(seen[j], 2);
+    }
+}
+
+/* ---- for people ------------------------------------------------------------------------------- */
+
+static struct yb_wire_explanation
+explain(struct stage_actor *actor, struct yb_id hash)
+{
+    struct yb_wire_explain_question body = {.hash = hash};
+    struct yb_wire_explanation out;
+    uint8_t bytes[64];
+    size_t length;
+
+    assert_int_equal(yb_wire_explain_question_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    assert_int_equal(stage_ask(actor, YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY, bytes, (uint32_t)length),
+                     YB_OK);
+    assert_int_equal(
+        yb_wire_explanation_decode(actor->stage->reply, actor->stage->reply_bytes, &out, NULL),
+        YB_OK);
+    return out;
+}
+
+static void
+test_directory_more__a_key_that_is_gone_is_explained(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    uint64_t grants[5];
+    struct yb_wire_publish_item item;
+    struct yb_wire_grant_answer answer;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        grants[i] = stage_put(&stage->nodes[i == 2 ? 1 : 0], stage_hash(i), 7 + i, 1);
+    }
+    assert_int_equal(explain(&stage->client, stage_hash(9)).fate, YB_WIRE_FATE_NEVER_PUT);
+    assert_int_equal(explain(&stage->client, stage_hash(0)).presence, YB_WIRE_PRESENCE_PRESENT);
+    assert_int_equal(explain(&stage->client, stage_hash(0)).grant, grants[0]);
+    item = stage_item(YB_WIRE_MODE_WITHDRAW, stage_hash(0), grants[0], 0);
+    assert_int_equal(stage_publish(&stage->nodes[0], &item, &answer), YB_OK);
+    assert_int_equal(explain(&stage->client, stage_hash(0)).fate, YB_WIRE_FATE_EVICTED);
+    assert_int_equal(explain(&stage->client, stage_hash(0)).slot0, stage->nodes[0].slot);
+    assert_int_equal(stage_remove(&stage->client, stage_hash(1), false), YB_OK);
+    assert_int_equal(explain(&stage->client, stage_hash(1)).fate, YB_WIRE_FATE_REMOVED);
+    stage_beat(&stage->nodes[1], false);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 2);
+    assert_int_equal(explain(&stage->client, stage_hash(2)).fate, YB_WIRE_FATE_SLOT_LOST);
+    assert_int_equal(stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_REMOVE_ALL, NULL, 0), YB_OK);
+    assert_int_equal(explain(&stage->client, stage_hash(3)).fate, YB_WIRE_FATE_FLUSHED);
+    assert_int_equal(explain(&stage->other, stage_hash(1)).fate, YB_WIRE_FATE_NEVER_PUT);
+}
+
+static void
+test_directory_more__numbers_are_told(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct yb_wire_directory_numbers numbers;
+    struct yb_wire_cluster cluster;
+
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 7, 1);
+    (void)stage_put(&stage->nodes[1], stage_hash(1), 7, 1);
+    (void)stage_lookup(&stage->client, stage_hash(1));
+    (void)stage_lookup(&stage->client, stage_hash(2));
+    assert_int_equal(stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT, NULL, 0),
+                     YB_OK);
+    assert_int_equal(
+        yb_wire_directory_numbers_decode(stage->reply, stage->reply_bytes, &numbers, NULL), YB_OK);
+    assert_int_equal(numbers.records, 1);
+    assert_int_equal(numbers.replicas, 2);
+    assert_int_equal(numbers.members, 2);
+    assert_int_equal(numbers.lookups, 2);
+    assert_int_equal(numbers.hits, 1);
+    assert_int_equal(numbers.records_max, 10000);
+    assert_int_equal(stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_JOIN, NULL, 0), YB_OK);
+    assert_int_equal(yb_wire_cluster_decode(stage->reply, stage->reply_bytes, &cluster, NULL),
+                     YB_OK);
+    assert_true(yb_id_equal(cluster.cluster, yb_directory_cluster(stage->directory)));
+    assert_int_equal(cluster.lease_ms, STAGE_LEASE_MS);
+    assert_int_equal(cluster.rebuilding, 0);
+}
+
+/* F4: credits of two nodes together do not exceed the limit but for a moment. */
+static void
+test_directory_more__a_limit_is_shared_by_the_nodes(void **state)
+{
+    static const struct yb_directory_limit limit = {.tenant = "default", .bytes = 1000};
+    struct stage *stage = *state;
+    struct yb_wire_tenant_state tenant;
+    uint64_t credits[2] = {0};
+
+    stage->options.limits = &limit;
+    stage->options.limit_count = 1;
+    stage_start(stage);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct stage_actor *node = &stage->nodes[i];
+
+        memcpy(node->use.tenant, "default", 7);
+        node->has_use = true;
+        assert_int_equal(stage_register(node, 0), YB_OK);
+    }
+    for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            struct stage_actor *node = &stage->nodes[i];
+
+            assert_int_equal(stage_beat_once(node), YB_OK);
+            assert_int_equal(node->beat_answer.full, 1);
+            assert_int_equal(node->beat_answer.tenants.count, 1);
+            yb_wire_tenant_state_at(&node->beat_answer.tenants, 0, &tenant);
+            credits[i] = tenant.credit;
+            node->use.used = i == 0 ? tenant.credit : 0; /* The first takes what it gets. */
+        }
+        assert_true(credits[0] + credits[1] <= 1000);
+    }
+    assert_true(credits[0] >= 900);
+}
+
+static void
+test_directory_more__a_node_that_does_not_confirm_is_fenced(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_actor *node = &stage->nodes[0];
+    struct yb_directory_order order = {.hash = stage_hash(1), .number = 1};
+    uint64_t last = 0;
+
+    node->manner = STAGE_REFUSES;
+    for (uint32_t i = 0; i <= YB_DIRECTORY_ORDERS_MAX; i++) {
+        last = yb_directory_order(stage->directory, node->slot, &order);
+    }
+    assert_true(last == UINT64_MAX);
+    assert_int_equal(stage_beat_once(node), YB_FENCED);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 2);
+    assert_int_equal(stage_stat(stage, YB_DIRECTORY_STAT_DIED), 1);
+}
+
+/* D1: a directory whose cluster file was an old copy goes beyond what nodes have seen. */
+static void
+test_directory_more__grants_never_start_again(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_actor *node = &stage->nodes[0];
+    struct yb_wire_register body = {
+        .capacity = 1000,
+        .grant_max = yb_grant_make(9, 5),
+        .cluster = yb_directory_cluster(stage->directory),
+        .name = yb_wire_text_of("z"),
+        .address = yb_wire_text_of("10.0.1.2:7000"),
+    };
+    struct yb_wire_registered answer;
+    uint8_t bytes[YB_WIRE_REGISTER_BYTES_MAX];
+    size_t length;
+
+    (void)stage_put(node, stage_hash(1), 7, 1);
+    assert_int_equal(yb_wire_register_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    assert_int_equal(
+        stage_ask(&stage->nodes[1], YB_WIRE_DIRECTORY_TYPE_REGISTER, bytes, (uint32_t)length),
+        YB_OK);
+    assert_int_equal(yb_wire_registered_decode(stage->reply, stage->reply_bytes, &answer, NULL),
+                     YB_OK);
+    assert_int_equal(answer.epoch, 10);
+    stage_beat(node, false);
+    assert_int_equal(stage_beat_once(node), YB_FENCED);
+    assert_int_equal(node->beat_answer.epoch, 10);
+    assert_int_equal(stage_register(node, node->incarnation), YB_OK);
+    assert_true(node->keep);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).presence,
+                     YB_WIRE_PRESENCE_PRESENT);
+    assert_int_equal(yb_grant_epoch(stage_put(node, stage_hash(2), 8, 1)), 10);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_directory_more__##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_death_is_repaired_where_it_is_farthest),
+        TEST(a_put_with_fewer_copies_than_wanted_is_repaired_later),
+        TEST(a_node_without_room_gets_no_copy),
+        TEST(a_drain_copies_then_trims),
+        TEST(a_last_copy_that_fits_nowhere_stays_unless_forced),
+        TEST(a_drain_survives_the_directory),
+        TEST(events_are_numbered_and_waited_for),
+        TEST(keys_travel_with_events_if_they_are_wanted),
+        TEST(a_snapshot_names_every_replica_once),
+        TEST(a_key_that_is_gone_is_explained),
+        TEST(numbers_are_told),
+        TEST(a_limit_is_shared_by_the_nodes),
+        TEST(a_node_that_does_not_confirm_is_fenced),
+        TEST(grants_never_start_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
