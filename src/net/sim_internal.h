@@ -109,7 +109,8 @@ struct sim_way {
     bool ack_wanted;
     bool give_up_armed;
     bool release_armed;
-    bool abandoned;              /* The sender is gone: what is held or lost stays lost. */
+    bool abandoned;              /* The sender is gone: what is held or lost stays lost ... */
+    bool gap;                    /* ... and something was: nothing behind it arrives (N2). */
     struct sim_piece_list held;  /* Came while the way was blocked. */
     struct sim_piece_list ready; /* In the receiver's kernel, not read yet. */
 };

@@ -148,6 +148,7 @@ static void
 abandon_way(struct sim_connection *connection, uint32_t way)
 {
     connection->ways[way].abandoned = true;
+    connection->ways[way].gap |= connection->ways[way].held.head != NULL;
     list_clear(connection->sim, &connection->ways[way].held);
 }
 
@@ -430,9 +431,10 @@ piece_arrived(struct sim_connection *connection, uint32_t index, struct sim_piec
 {
     struct sim_way *way = &connection->ways[index];
 
-    if (!is_blocked(connection, index) && way->held.head == NULL) {
+    if (!is_blocked(connection, index) && way->held.head == NULL && !way->gap) {
         deliver_piece(connection, index, piece);
     } else if (way->abandoned) {
+        way->gap = true;
         piece_free(connection->sim, piece);
     } else {
         list_append(&way->held, piece);
