@@ -156,11 +156,15 @@ drop(struct yb_writes *writes, uint32_t index)
 
 /* Return the entry of a write, made if need be, as the one that was touched last. */
 static struct entry *
-touch(struct yb_writes *writes, const struct yb_writes_name *name)
+touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns)
 {
     uint32_t index = find(writes, name);
     struct entry *entry;
 
+    if (index != NONE && writes->entries[index].expires_ns <= now_ns) {
+        drop(writes, index); /* W3 */
+        index = NONE;
+    }
     if (index != NONE) {
         unlink_age(writes, &writes->entries[index]);
         append_age(writes, index);
@@ -249,7 +253,7 @@ void
 yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
                    uint64_t eta_ns, uint64_t expires_ns)
 {
-    struct entry *entry = touch(writes, name);
+    struct entry *entry = touch(writes, name, now_ns);
 
     if (entry->grant == 0) {
         entry->at_ns = now_ns;
@@ -262,7 +266,7 @@ void
 yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t grant,
                   uint64_t now_ns, uint64_t expires_ns)
 {
-    struct entry *entry = touch(writes, name);
+    struct entry *entry = touch(writes, name, now_ns);
 
     YB_ASSERT(grant != 0);
     writes->open -= entry->grant == 0 ? 1 : 0;
