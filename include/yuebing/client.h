@@ -20,7 +20,8 @@
  *   S3  remove OK: no get that starts from now on returns what was removed.
  *   S4  IN_DOUBT: it may have been applied or not; put may be repeated safely (the same key has
  *       one winner), remove too.
- *   S5  When a call returns, nothing touches your memory any more (but borrowed pins stay readable).
+ *   S5  When a call returns, nothing touches your memory any more. (What was borrowed by a pin
+ *       stays readable until its release.)
  *   S6  A call returns by its deadline, and the moment that a reset takes.
  *
  * Threads   Every function, any thread; open and close of one client from one at a time. A forked
@@ -115,9 +116,9 @@ struct yb_client_call {
     bool force;       /* remove: even what is held. */
 };
 
-/* Join a cluster. Waits at most `timeout_ns` for the directory's first answer. On OK the caller
- * owns *client_out; otherwise `message_out` (may be NULL) gets a sentence with the remedy. Fails
- * with INVALID, DENIED, VERSION, TIMED_OUT, UNREACHABLE or NO_MEMORY. */
+/* Join a cluster. Waits at most `timeout_ns` (0: 10 s) for the directory's first answer. On OK the
+ * caller owns *client_out; otherwise `message_out` (may be NULL) gets a sentence with the remedy.
+ * Fails with INVALID, DENIED, VERSION, TIMED_OUT, UNREACHABLE or NO_MEMORY. */
 YB_API YB_CHECKED enum yb_status yb_client_open(const struct yb_client_options *options,
                                                 uint64_t timeout_ns, struct yb_client **client_out,
                                                 char *message_out, size_t message_bytes);
@@ -128,8 +129,9 @@ YB_API void yb_client_close(struct yb_client **client);
 /* Each returns OK when every item has its own status, which may be a failure; otherwise nothing
  * was started: INVALID, AGAIN, CLOSED.
  *
- * put: OK; EXISTS (if absent: somebody was first); IN_PROGRESS (somebody still is); NO_SPACE; AGAIN;
- *      DENIED (quota); CORRUPT; IN_DOUBT; TIMED_OUT, PEER_LOST ... (not applied); REBUILDING.
+ * put: OK; EXISTS (if absent: somebody was first); IN_PROGRESS (somebody still is); NO_SPACE;
+ *      AGAIN; DENIED (quota); CORRUPT; IN_DOUBT; TIMED_OUT, PEER_LOST ... (not applied);
+ *      REBUILDING.
  * get: OK; NOT_FOUND; TOO_SMALL (`size` tells what it takes); CORRUPT; TIMED_OUT, PEER_LOST ...;
  *      REBUILDING (not found, and the index is not complete yet).
  * exist: OK (it is there); NOT_FOUND; IN_PROGRESS; REBUILDING.

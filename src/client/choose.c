@@ -45,7 +45,8 @@ possible(const struct yb_choice *choices, uint32_t row, uint64_t bytes, const ui
     return true;
 }
 
-/* Return the `number`-th possible row of the given closeness; `count_out`, if not NULL, is how many
+/* lint: size, what is to be placed and what was chosen already are apart.
+ * Return the `number`-th possible row of the given closeness; `count_out`, if not NULL, is how many
  * there are. */
 static uint32_t
 nth(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
@@ -70,7 +71,8 @@ nth(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint3
     return found;
 }
 
-/* Return the row of a preferred or a local node, UINT32_MAX: none. Equals: the one with more room. */
+/* Return the row of a preferred or a local node, UINT32_MAX: none. Equals: the one with more
+ * room. */
 static uint32_t
 favourite(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
           uint32_t chosen_count)
@@ -124,6 +126,7 @@ draw(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint
     return UINT32_MAX;
 }
 
+/* lint: size, what is to be placed and what was chosen already are apart. */
 uint32_t
 yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
                  const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,

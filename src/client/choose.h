@@ -2,13 +2,14 @@
  *
  * choose.h -- where a put goes, and which replica a get asks first. Pure.
  *
- * A put wants as many different places as it wants replicas. The first is, in this order: a preferred
- * node that may take it, this host, or the better of two nodes drawn at random by free space ("the power
- * of two choices": Mitzenmacher, IEEE TPDS 2001), which spreads load without herding to a newcomer.
- * Every further one avoids, as far as there is a choice, the zone, the rack, the host of those before.
+ * A put wants as many different places as it wants replicas. The first is, in this order: a
+ * preferred node that may take it, this host, or the better of two nodes drawn at random by free
+ * space ("the power of two choices": Mitzenmacher, IEEE TPDS 2001), which spreads load without
+ * herding to a newcomer. Every further one avoids, as far as there is a choice, the zone, the rack,
+ * the host of those before.
  *
- * A get asks a replica on this host, or else the one with the fewest bytes under way from here; one that
- * failed lately is asked last.
+ * A get asks a replica on this host, or else the one with the fewest bytes under way from here; one
+ * that failed lately is asked last.
  *
  * Threads   Any; no state. Randomness is passed in.
  */
@@ -40,7 +41,8 @@ struct yb_choice {
 
 /* Choose places for `wanted` (1 to YB_CHOOSE_MAX) replicas of `bytes`; writes their rows to
  * `rows_out` and returns how many there are: fewer if there are no more different nodes.
- * `chosen` rows (of the same block, already placed) are avoided. `random` has wanted * 2 numbers. */
+ * `chosen` rows (of the same block, already placed) are avoided. `random` has wanted * 2
+ * numbers. */
 uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
                           const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,
                           const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX]);

@@ -388,6 +388,14 @@ yb_core_refresh(struct yb_client_core *core)
 }
 
 static void
+tell(struct yb_client_core *core, enum yb_status status)
+{
+    if (core->options.news != NULL) {
+        core->options.news(core->options.news_owner, status);
+    }
+}
+
+static void
 ask_again(struct yb_client_core *core, uint64_t delay_ns)
 {
     if (!core->stopping) {
@@ -409,6 +417,7 @@ on_members(struct yb_call *call)
         yb_wire_members_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK ||
         answer.epoch < core->epoch) {
         ask_again(core, ASK_RETRY_NS);
+        tell(core, call->status != YB_OK ? call->status : YB_PROTOCOL);
         return;
     }
     if (answer.epoch > core->epoch) {
@@ -419,6 +428,7 @@ on_members(struct yb_call *call)
     take_members(core, &answer);
     core->members_version = answer.version;
     core->joined = true;
+    tell(core, YB_OK);
     for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {
         yb_core_pump_soon(work);
     }
@@ -439,6 +449,7 @@ on_cluster(struct yb_call *call)
         yb_wire_cluster_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK ||
         answer.epoch < core->epoch) {
         ask_again(core, ASK_RETRY_NS);
+        tell(core, call->status != YB_OK ? call->status : YB_PROTOCOL);
         return;
     }
     if (memcmp(answer.seed, core->seed, sizeof(core->seed)) != 0 ||
@@ -731,9 +742,8 @@ work_take(struct yb_client_core *core, uint32_t count)
     return work;
 }
 
-/* Whether every number of a batch is within its bounds. */
-static bool
-batch_fits(const struct yb_client_batch *batch)
+bool
+yb_client_core_fits(const struct yb_client_batch *batch)
 {
     if (batch->count > YB_CLIENT_ITEMS_MAX || batch->put.replicas > YB_CLIENT_REPLICAS_MAX ||
         (unsigned)batch->work_class >= YB_CLASS_COUNT ||
@@ -789,7 +799,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     if (core->stopping) {
         return YB_CLOSED;
     }
-    if (!batch_fits(batch)) {
+    if (!yb_client_core_fits(batch)) {
         return YB_INVALID;
     }
     if (core->work_count == YB_CORE_WORKS_MAX || (work = work_take(core, batch->count)) == NULL) {
@@ -908,7 +918,8 @@ yb_client_core_stop(struct yb_client_core *core)
 bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
-    return core->stopping && core->works == NULL && !core->asking && !core->reporting;
+    return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
+           core->looks == 0 && core->watches == 0;
 }
 
 void
@@ -942,6 +953,12 @@ bool
 yb_client_core_ready(const struct yb_client_core *core)
 {
     return core->joined;
+}
+
+const char *
+yb_client_core_trouble(const struct yb_client_core *core)
+{
+    return core->directory != NULL ? yb_peer_error(core->directory) : "";
 }
 
 void

@@ -35,6 +35,7 @@
 #include <sys/uio.h>
 
 #include "net/address.h"
+#include "net/call.h"
 #include "net/net.h"
 #include "yuebing/client.h"
 #include "yuebing/status.h"
@@ -59,6 +60,9 @@ struct yb_client_core_options {
     struct yb_log *log;
     yb_span_random_fn *random;
     void *random_context;
+    /* The directory was asked who is there: OK, or why there was no answer. NULL: nobody cares. */
+    void (*news)(void *owner, enum yb_status status);
+    void *news_owner;
 };
 
 enum yb_client_batch_kind {
@@ -103,8 +107,11 @@ void yb_client_core_stop(struct yb_client_core *core);
 bool yb_client_core_idle(const struct yb_client_core *core);
 void yb_client_core_destroy(struct yb_client_core **core);
 
-/* Begin a batch. On OK `done` will run once, later. Fails with INVALID (a key's length, a count, a
- * size: nothing was started), AGAIN (too many batches wait) or CLOSED. */
+/* Whether every number of a batch (the caller's part) is within its bounds. Any thread. */
+bool yb_client_core_fits(const struct yb_client_batch *batch);
+
+/* Begin a batch. On OK `done` will run once, later. Fails with INVALID (it does not fit: nothing
+ * was started), AGAIN (too many batches wait) or CLOSED. */
 YB_CHECKED enum yb_status yb_client_core_submit(struct yb_client_core *core,
                                                 struct yb_client_batch *batch);
 
@@ -113,6 +120,49 @@ void yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *
 
 /* Whether the directory has told us who is there; batches wait for that by themselves. */
 bool yb_client_core_ready(const struct yb_client_core *core);
+
+/* Return why the directory could not be reached lately: a sentence, "" if it could. Borrowed until
+ * a turn of the loop. */
+const char *yb_client_core_trouble(const struct yb_client_core *core);
+
+/* Ask who is there now, and not only when it is time. */
+void yb_client_core_look_again(struct yb_client_core *core);
+
+/* ---- looking around (core_look.c) ------------------------------------------------------------ */
+
+/* Copy the members, at most `room`, in order of slot; returns how many there are. */
+uint32_t yb_client_core_nodes(struct yb_client_core *core, struct yb_client_node *nodes_out,
+                              uint32_t room);
+
+/* One question to the directory or to a node, outside of batches. */
+struct yb_client_look {
+    /* ---- the caller's ---- */
+    uint16_t type; /* Of the frame. */
+    uint16_t slot; /* 0: the directory. */
+    uint64_t incarnation;
+    bool mutates;
+    enum yb_class work_class;
+    uint64_t deadline_ns;
+    const void *body;
+    uint32_t body_bytes;
+    void *reply;
+    uint32_t reply_room;
+    void (*done)(struct yb_client_look *look);
+    void *owner;
+
+    /* ---- results ---- */
+    enum yb_status status;
+    uint32_t reply_bytes;
+
+    /* ---- the core's ---- */
+    struct yb_client_core *core;
+    struct yb_call call;
+};
+
+/* Ask. On OK `done` will run once, later. Fails with CLOSED, PEER_LOST (no such member any more) or
+ * as yb_peer_call(). */
+YB_CHECKED enum yb_status yb_client_core_look(struct yb_client_core *core,
+                                              struct yb_client_look *look);
 
 void yb_client_core_counters(const struct yb_client_core *core,
                              struct yb_client_counters *counters_out);

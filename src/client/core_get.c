@@ -2,9 +2,9 @@
  *
  * Lookups, and gets by what they say.
  *
- * A get of an item asks one replica at a time: the next is asked only when the call to the one before has
- * ended, so that nothing writes the caller's memory any more (RULES A3; net/call.h C2). The answers of a
- * node stand in front of the bytes; from them follows which bytes go where.
+ * A get of an item asks one replica at a time: the next is asked only when the call to the one
+ * before has ended, so that nothing writes the caller's memory any more (RULES A3; net/call.h C2).
+ * The answers of a node stand in front of the bytes; from them follows which bytes go where.
  */
 #include <string.h>
 

@@ -2,10 +2,11 @@
  *
  * core_internal.h -- the parts of the client's state machine.
  *
- * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c puts;
- * core_remove.c removals.
+ * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c
+ * puts; core_remove.c removals.
  *
- * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or ended:
+ * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
+ * ended:
  *
  *     WANT_LOOKUP --lookup--> READY --get--> ended
  *          ^                    |
@@ -163,6 +164,9 @@ struct yb_client_core {
     struct yb_call report;
     bool reporting;
     uint8_t report_body[8 + 256 * 16];
+    uint32_t looks;   /* Under way: core_look.c. */
+    uint32_t watches; /* Under way: core_watch.c. */
+    struct yb_core_watch *free_watches;
     struct yb_client_counters counters;
 };
 
@@ -193,8 +197,8 @@ void yb_core_pump_soon(struct yb_core_work *work);
 struct yb_core_io *yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot);
 void yb_core_io_give(struct yb_core_io *io);
 
-/* Send a message whose call has body, data and reply set; `done` runs in any case, later or (nothing was
- * sent) at once. */
+/* Send a message whose call has body, data and reply set; `done` runs in any case, later or
+ * (nothing was sent) at once. */
 void yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call));
 
 /* The member of a slot; NULL: not known (any more). */

@@ -3,9 +3,9 @@
  * Puts: announce, choose places, send the bytes to all of them, count what was made.
  *
  * All replicas of a batch's items carry the batch's write id: whichever publication comes first
- * wins the key for all of them (RULES A7). A message whose outcome is not known is not sent to anybody
- * else: the net has asked the same process again, under the same operation, until its deadline (RULES
- * B5), and what then is not known is IN_DOUBT.
+ * wins the key for all of them (RULES A7). A message whose outcome is not known is not sent to
+ * anybody else: the net has asked the same process again, under the same operation, until its
+ * deadline (RULES B5), and what then is not known is IN_DOUBT.
  */
 #include <string.h>
 

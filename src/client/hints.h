@@ -2,9 +2,9 @@
  *
  * hints.h -- where immutable blocks were, as far as this client remembers.
  *
- * A hint says which replica of a block to try first. It is never an answer: a wrong one is found out at
- * the node, by the grant, and costs one more round (RULES B1, H5). So the table may forget anything at
- * any time, and holds no absences and no versioned blocks.
+ * A hint says which replica of a block to try first. It is never an answer: a wrong one is found
+ * out at the node, by the grant, and costs one more round (RULES B1, H5). So the table may forget
+ * anything at any time, and holds no absences and no versioned blocks.
  *
  * The table has buckets of four; a full bucket forgets its least recently used hint.
  *

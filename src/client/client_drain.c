@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Orders of an administrator: draining nodes, and taking them back.
+ *
+ * A directory takes them from that role only. So they have a net of their own on the client's
+ * worker, under another identity and with the credential of the role, made when the first order is
+ * given: who holds the cluster's secret may, who was handed a tenant's key may not.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "client/client_internal.h"
+#include "directory/wire/directory_wire.h"
+#include "net/peer.h"
+
+#define WAIT_STEP_NS YB_NS_PER_S
+
+struct yb_client_admin {
+    struct yb_hello_self self;
+    struct yb_net *net;
+    struct yb_peer *peer; /* NULL: closing. */
+    uint64_t operation;
+    uint32_t calls;
+};
+
+static struct yb_client_admin *
+make_admin(struct yb_client *client)
+{
+    struct yb_client_admin *admin = calloc(1, sizeof(*admin));
+    struct yb_net_options options = {
+        .loop = yb_worker_loop(client->worker),
+        .tls_client = client->tls,
+        .random = yb_net_random_system,
+    };
+
+    if (admin == NULL) {
+        return NULL;
+    }
+    admin->self = client->self;
+    admin->self.role = YB_WIRE_ROLE_ADMIN;
+    admin->self.tenant = "";
+    yb_net_random_system(NULL, admin->self.identity.bytes, sizeof(admin->self.identity.bytes));
+    options.self = &admin->self;
+    yb_net_limits_default(&options.limits);
+    if (yb_net_create(&options, &admin->net) != YB_OK) {
+        free(admin);
+        return NULL;
+    }
+    if (yb_peer_create(admin->net, &client->core_options.directory, (struct yb_id){{0}},
+                       &admin->peer) != YB_OK) {
+        yb_net_destroy(&admin->net);
+        free(admin);
+        return NULL;
+    }
+    return admin;
+}
+
+void
+yb_client_admin_stop(struct yb_client *client)
+{
+    struct yb_client_admin *admin = client->admin;
+
+    if (admin != NULL && admin->peer != NULL) {
+        yb_peer_destroy(&admin->peer);
+        yb_net_shut(admin->net);
+    }
+}
+
+bool
+yb_client_admin_idle(const struct yb_client *client)
+{
+    const struct yb_client_admin *admin = client->admin;
+
+    return admin == NULL || (admin->calls == 0 && yb_net_idle(admin->net));
+}
+
+void
+yb_client_admin_destroy(struct yb_client *client)
+{
+    if (client->admin != NULL) {
+        YB_ASSERT(client->admin->peer == NULL);
+        yb_net_destroy(&client->admin->net);
+        free(client->admin);
+        client->admin = NULL;
+    }
+}
+
+/* ---- one order ------------------------------------------------------------------------------- */
+
+struct drain {
+    struct yb_client *client;
+    struct yb_mail mail;
+    struct yb_call call;
+    enum yb_status status;
+    bool ended; /* Under the client's lock. */
+    uint8_t body[YB_WIRE_STATE_ORDER_BYTES_MAX];
+};
+
+static void
+end_drain(struct drain *drain, enum yb_status status)
+{
+    struct yb_client *client = drain->client;
+
+    yb_lock_acquire(&client->lock);
+    drain->status = status;
+    drain->ended = true;
+    (void)pthread_cond_broadcast(&client->changed);
+    yb_lock_release(&client->lock);
+}
+
+static void
+on_answer(struct yb_call *call)
+{
+    struct drain *drain = call->owner;
+
+    drain->client->admin->calls--;
+    yb_client_core_look_again(drain->client->core);
+    end_drain(drain, call->status);
+}
+
+static void
+run_drain(struct yb_mail *mail)
+{
+    struct drain *drain = (struct drain *)((uint8_t *)mail - offsetof(struct drain, mail));
+    struct yb_client *client = drain->client;
+    enum yb_status status = YB_NO_MEMORY;
+
+    if (client->admin == NULL) {
+        client->admin = make_admin(client);
+    }
+    if (client->admin != NULL) {
+        status = YB_CLOSED;
+    }
+    if (client->admin != NULL && client->admin->peer != NULL) {
+        drain->call.operation = ++client->admin->operation;
+        status = yb_peer_call(client->admin->peer, &drain->call);
+    }
+    if (status == YB_OK) {
+        client->admin->calls++;
+    } else {
+        end_drain(drain, status);
+    }
+}
+
+static enum yb_status
+give_order(struct yb_client *client, struct drain *drain)
+{
+    yb_mail_init(&drain->mail, run_drain);
+    yb_lock_acquire(&client->lock);
+    if (client->closing) {
+        yb_lock_release(&client->lock);
+        return YB_CLOSED;
+    }
+    /* Its room is the caller, who waits: there are no more of these than threads. */
+    yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(client->worker)), &drain->mail);
+    while (!drain->ended) {
+        (void)yb_lock_wait(&client->lock, &client->changed, WAIT_STEP_NS);
+    }
+    yb_lock_release(&client->lock);
+    return drain->status;
+}
+
+enum yb_status
+yb_client_drain(struct yb_client *client, const char *name, bool draining, bool force,
+                const struct yb_client_call *given)
+{
+    struct yb_wire_state_order order = {
+        .state = draining ? YB_WIRE_SLOT_STATE_DRAINING : YB_WIRE_SLOT_STATE_SERVING,
+        .force = force,
+    };
+    struct drain drain = {.client = client};
+    struct yb_client_call call;
+    size_t length = 0;
+    enum yb_status status = yb_client_enter(client);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    status = yb_client_read_call(given, &call);
+    if (name == NULL || name[0] == '\0' || yb_client_inside(client)) {
+        status = YB_INVALID;
+    }
+    if (status == YB_OK) {
+        order.name = yb_wire_text_of(name);
+        status = yb_wire_state_order_encode(&order, drain.body, sizeof(drain.body), &length);
+    }
+    if (status == YB_OK) {
+        drain.call = (struct yb_call){
+            .type = YB_WIRE_DIRECTORY_TYPE_SET_STATE,
+            .class = YB_CLASS_FIRST_TOKEN,
+            .lane = YB_WIRE_LANE_CONTROL,
+            .deadline_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), call.timeout_ns),
+            .body = drain.body,
+            .body_bytes = (uint32_t)length,
+            .done = on_answer,
+            .owner = &drain,
+        };
+        status = give_order(client, &drain);
+    }
+    yb_client_leave(client);
+    return status;
+}
