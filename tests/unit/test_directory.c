@@ -154,6 +154,28 @@ test_directory__a_message_that_comes_early_or_again_changes_nothing(void **state
     assert_int_equal(stage_stat(stage, YB_DIRECTORY_STAT_GAPS), 1);
 }
 
+/* RULES B5: nor when the write has been forgotten. */
+static void
+test_directory__a_put_that_comes_again_late_does_not_create(void **state)
+{
+    struct stage *stage = *state;
+    struct stage_actor *node = &stage->nodes[0];
+    struct yb_wire_publish_item put = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 7);
+    struct yb_wire_publish_item gone;
+    struct yb_wire_grant_answer answer;
+    uint64_t expected;
+
+    stage->options.writes_max = 1;
+    (void)with_nodes(state, 1);
+    gone =
+        stage_item(YB_WIRE_MODE_WITHDRAW, stage_hash(1), stage_put(node, stage_hash(1), 7, 1), 0);
+    assert_int_equal(stage_publish(node, &gone, &answer), YB_OK);
+    (void)stage_put(node, stage_hash(2), 8, 1);
+    assert_int_equal(publish_raw(node, 1, &put, &answer, &expected), YB_OK);
+    assert_int_equal(answer.status, YB_STALE);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).presence, YB_WIRE_PRESENCE_ABSENT);
+}
+
 /* RULES A6: a copy never creates. */
 static void
 test_directory__a_copy_of_what_was_removed_is_refused(void **state)
@@ -603,6 +625,7 @@ test_directory__after_a_restart_absences_wait_for_the_members(void **state)
     assert_int_equal(stage_publish(node, &item, &answer), YB_OK);
     assert_int_equal(answer.status, YB_OK);
     assert_int_equal(stage_lookup(&stage->client, hash).grant, grant);
+    assert_int_equal(stage_remove(&stage->client, hash, true), YB_REBUILDING);
     assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence,
                      YB_WIRE_PRESENCE_REBUILDING);
     assert_int_equal(stage_phase(node, YB_WIRE_PHASE_END), YB_OK);
@@ -703,6 +726,7 @@ main(void)
         TEST(replicas_of_one_write_have_one_grant_and_another_write_loses),
         TEST(the_second_item_of_a_message_sees_the_first),
         TEST(a_message_that_comes_early_or_again_changes_nothing),
+        TEST(a_put_that_comes_again_late_does_not_create),
         TEST(a_copy_of_what_was_removed_is_refused),
         TEST(a_removal_waits_for_every_holder),
         TEST(a_removal_waits_for_the_lease_of_a_silent_node),
