@@ -12,13 +12,27 @@
 #define STEPS_MAX  50000000u
 #define SLACK_MS   50u
 
+static bool
+concerns(const struct store_op *op, uint32_t key)
+{
+    bool does = op->batch.kind == YB_CLIENT_REMOVE_ALL;
+
+    for (uint32_t i = 0; i < op->batch.count; i++) {
+        does = does || op->keys[i] == key;
+    }
+    return does;
+}
+
 void
 store_failed(const struct store_world *world, const char *what, const char *file, int line)
 {
     (void)fflush(stdout);
     yb_sim_dump(world->sim, stderr);
     for (const struct store_op *op = world->ops; op != NULL; op = op->next) {
-        if (op->number + 40 < world->op_count && op->done > 0) {
+        if (world->key_failed == UINT32_MAX && op->number + 40 < world->op_count && op->done > 0) {
+            continue;
+        }
+        if (world->key_failed != UINT32_MAX && !concerns(op, world->key_failed)) {
             continue;
         }
         (void)fprintf(stderr, "op %u client %u kind %u [%.3f, %.3f] ms done %u %s:", op->number,
@@ -58,6 +72,18 @@ value_fill(uint8_t *bytes, size_t length, uint32_t key, uint64_t value)
     }
 }
 
+bool
+store_value_matches(const void *bytes, size_t length, uint32_t key, uint64_t value)
+{
+    uint8_t wanted[STORE_VALUE_MAX];
+
+    if (length > sizeof(wanted)) {
+        return false;
+    }
+    value_fill(wanted, length, key, value);
+    return memcmp(wanted, bytes, length) == 0;
+}
+
 static uint8_t *
 value_at(const struct store_op *op, uint32_t index)
 {
@@ -68,13 +94,12 @@ value_at(const struct store_op *op, uint32_t index)
 static void
 judge_value(struct store_op *op, uint32_t index)
 {
-    uint8_t wanted[STORE_VALUE_MAX];
     struct yb_client_item *item = &op->items[index];
 
     STORE_CHECK(op->world, item->bytes == item->size && item->bytes >= sizeof(uint64_t));
     memcpy(&op->values[index], value_at(op, index), sizeof(uint64_t));
-    value_fill(wanted, item->bytes, op->keys[index], op->values[index]);
-    STORE_CHECK(op->world, memcmp(wanted, value_at(op, index), item->bytes) == 0);
+    STORE_CHECK(op->world, store_value_matches(value_at(op, index), item->bytes, op->keys[index],
+                                               op->values[index]));
 }
 
 static void
@@ -126,6 +151,7 @@ run_jobs(struct yb_task *task)
         op->began_ns = yb_sim_now_ns(life->world->sim);
         status = yb_client_core_submit(life->client, &op->batch);
         op->accepted = status == YB_OK;
+        store_judge_began(life->world->judge, op);
         if (!op->accepted) {
             STORE_CHECK(life->world, status == YB_AGAIN || status == YB_CLOSED);
             op->batch.status = status;
@@ -316,7 +342,7 @@ store_start(struct store_role *role)
     options.io = yb_sim_process_io(life->process);
     options.clock = yb_sim_process_clock(life->process);
     STORE_CHECK(world, yb_loop_create(&options, &life->loop) == YB_OK);
-    STORE_CHECK(world, yb_replay_create(4096, 32u << 20, &life->replay) == YB_OK);
+    STORE_CHECK(world, yb_replay_create(1024, 4u << 20, &life->replay) == YB_OK);
     make_self(life);
     role->life = life;
     service = role->kind == STORE_DIRECTORY ? make_directory(life)
@@ -414,6 +440,7 @@ store_stall(struct store_role *role, bool stalled)
 {
     yb_sim_host_stall(role->host, stalled);
     role->stalled = stalled;
+    role->resumed_ns = yb_sim_now_ns(role->world->sim);
 }
 
 void
@@ -488,6 +515,8 @@ store_world_create(const struct store_options *options)
     world->options.pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : 1u << 20;
     world->storage = (struct yb_directory_storage){load_file, store_file, world};
     world->sim = yb_sim_create(options->seed);
+    world->judge = store_judge_create(world);
+    world->key_failed = UINT32_MAX;
     add_role(world, STORE_DIRECTORY, 0);
     for (uint32_t i = 0; i < options->nodes; i++) {
         add_role(world, STORE_NODE, i);
@@ -523,6 +552,7 @@ store_world_destroy(struct store_world **world_in)
         free(op->memory);
         free(op);
     }
+    store_judge_destroy(&world->judge);
     yb_sim_destroy(&world->sim);
     free(world);
     *world_in = NULL;
@@ -531,17 +561,7 @@ store_world_destroy(struct store_world **world_in)
 void
 store_check(struct store_world *world)
 {
-    char why[256];
-
-    for (uint32_t i = 0; i < world->options.nodes; i++) {
-        struct store_life *life = store_node(world, i)->life;
-
-        if (life != NULL && !yb_node_check(life->node, why, sizeof(why))) {
-            (void)fprintf(stderr, "node %u: %s\n", i, why);
-            store_failed(world, "used = live + in flight + ungranted + quarantined", __FILE__,
-                         __LINE__);
-        }
-    }
+    store_judge_check(world->judge);
 }
 
 void
@@ -609,6 +629,8 @@ on_done(struct yb_client_batch *batch)
         }
     }
     judge_guards(op);
+    op->orphan = op->life->over;
+    store_judge_ended(world->judge, op);
 }
 
 struct store_op *
@@ -637,6 +659,7 @@ store_op(struct store_world *world, uint32_t client, uint8_t kind, const uint32_
     };
     for (uint32_t i = 0; i < count; i++) {
         op->keys[i] = keys[i];
+        world->key_count = keys[i] >= world->key_count ? keys[i] + 1 : world->key_count;
         op->iov[i] = (struct iovec){.iov_base = value_at(op, i), .iov_len = STORE_VALUE_MAX};
         (void)snprintf(op->names[i], sizeof(op->names[i]), "key-%u", keys[i]);
         op->items[i].key = op->names[i];
