@@ -26,6 +26,7 @@
 #include "net/server.h"
 #include "net/sim.h"
 #include "node/node.h"
+#include "store_judge.h"
 
 #define STORE_NODES_MAX   8u
 #define STORE_CLIENTS_MAX 8u
@@ -83,6 +84,7 @@ struct store_role {
     void *memory;            /* A node's pool. */
     bool stalled;
     bool silent;
+    uint64_t resumed_ns; /* When its clock last jumped for it, or it went on after a stall. */
 };
 
 /* One operation of a client. */
@@ -103,6 +105,7 @@ struct store_op {
     uint64_t began_ns;
     uint64_t ended_ns;
     bool accepted;
+    bool orphan; /* It ended because its client died. */
     uint32_t done;
 };
 
@@ -117,6 +120,9 @@ struct store_world {
     struct store_op *ops;
     uint32_t op_count;
     uint32_t open; /* Accepted and not done. */
+    struct store_judge *judge;
+    uint32_t key_count;  /* One above the highest key of any operation. */
+    uint32_t key_failed; /* Dumps show operations on it alone; UINT32_MAX: on all. */
 };
 
 struct store_world *store_world_create(const struct store_options *options);
@@ -134,6 +140,9 @@ void store_stall(struct store_role *role, bool stalled);
 /* Heal the network, resume who is stalled, start who is down. */
 void store_heal(struct store_world *world);
 
+/* Drain a node, or take it back, if the directory is up and knows it. */
+void store_drain(struct store_world *world, uint32_t number, bool draining);
+
 /* Let time pass; store_check() runs after every step. */
 void store_run_ms(struct store_world *world, uint64_t ms);
 
@@ -148,6 +157,9 @@ bool store_ready(struct store_world *world);
 struct store_op *store_op(struct store_world *world, uint32_t client, uint8_t kind,
                           const uint32_t *keys, uint32_t count, uint32_t deadline_ms);
 void store_value(struct store_op *op, uint32_t index, uint64_t value, size_t bytes);
+
+/* Whether these are the bytes of that value of that key, whole. */
+bool store_value_matches(const void *bytes, size_t length, uint32_t key, uint64_t value);
 void store_submit(struct store_op *op);
 
 /* Make, submit and await one operation of one key. */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is left in a node. (In a file of its own: the insides of nodes and of directories have names
+ * in common.)
+ */
+#include <stdio.h>
+
+#include "node/node_internal.h"
+#include "store_judge.h"
+
+bool
+store_node_quiet(struct yb_node *node, uint32_t number, char *why_out, size_t why_bytes)
+{
+    struct yb_node_info info;
+
+    yb_node_info(node, &info);
+    if (info.in_flight == 0 && info.ungranted == 0 && info.quarantined == 0 &&
+        node->requests == 0 && node->pinned_bytes == 0) {
+        return true;
+    }
+    (void)snprintf(why_out, why_bytes,
+                   "node %u: %llu bytes in flight, %llu ungranted, %llu quarantined, %u requests, "
+                   "%llu bytes pinned",
+                   number, (unsigned long long)info.in_flight, (unsigned long long)info.ungranted,
+                   (unsigned long long)info.quarantined, node->requests,
+                   (unsigned long long)node->pinned_bytes);
+    return false;
+}
