@@ -23,7 +23,7 @@
 #define ROLES_ALL        YB_ROLE_ANY
 #define ROLES_NODE       YB_ROLE_BIT(YB_WIRE_ROLE_NODE)
 #define ROLES_USERS      (YB_ROLE_BIT(YB_WIRE_ROLE_CLIENT) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
-#define ROLES_ADMIN      YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN)
+#define ROLES_DRAIN      (YB_ROLE_BIT(YB_WIRE_ROLE_NODE) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
 
 static const struct yb_stats_metric directory_metrics[] = {YB_DIRECTORY_STATS(YB_STATS_ROW)};
 
@@ -294,7 +294,7 @@ handle_stat(struct yb_directory *directory, struct yb_request *request)
     X(REMOVE_ALL,    "remove_all",    ROLES_USERS, true,   0, yb_directory_handle_remove_all)      \
     X(REPORT,        "report",        ROLES_ALL,   false,  YB_WIRE_REPORTS_BYTES_MAX,              \
       yb_directory_handle_report)                                                                  \
-    X(SET_STATE,     "set_state",     ROLES_ADMIN, true,   YB_WIRE_STATE_ORDER_BYTES_MAX,          \
+    X(SET_STATE,     "set_state",     ROLES_DRAIN, true,   YB_WIRE_STATE_ORDER_BYTES_MAX,          \
       yb_directory_handle_set_state)                                                               \
     X(EVENTS,        "events",        ROLES_ALL,   false,  YB_WIRE_EVENTS_QUESTION_BYTES_MAX,      \
       yb_directory_handle_events)                                                                  \

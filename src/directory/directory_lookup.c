@@ -218,7 +218,7 @@ yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *r
     out.tier1 = answer.tier1;
     out.tier2 = answer.tier2;
     out.tier3 = answer.tier3;
-    out.hold_ms = found.held;
+    out.hold_ms = yb_index_hold_left(directory->index, query.tenant, body.hash, query.now_ms);
     if (query.tenant != YB_TENANTS_NONE) {
         struct yb_writes_name name = {.hash = body.hash, .tenant = (uint16_t)query.tenant};
 

@@ -426,6 +426,11 @@ yb_directory_handle_set_state(struct yb_directory *directory, struct yb_request 
         yb_directory_refuse(request, YB_NOT_FOUND);
         return;
     }
+    if (request->peer->role == YB_WIRE_ROLE_NODE &&
+        !yb_id_equal(request->peer->identity, slot->facts.identity)) {
+        yb_directory_refuse(request, YB_DENIED); /* A node may speak for itself. */
+        return;
+    }
     before = slot->draining;
     yb_members_drain(directory->members, slot, body.state == YB_WIRE_SLOT_STATE_DRAINING,
                      body.force != 0);

@@ -215,7 +215,13 @@ finish_inventory(struct stream *stream, uint32_t at)
     if (status == YB_OK) {
         end_older(stream, at, YB_DIRECTORY_DROP_LOST, NULL);
         if (!stream->slot->complete) {
+            struct yb_writes_name name = write_name(stream, &stream->items[at]);
+
             tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, result->grant);
+            if (name.write != 0) { /* Another replica of it may have missed its grant (A7). */
+                yb_writes_granted(directory->writes, &name, result->grant, stream->now_ns,
+                                  stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
+            }
         }
     } else if (status == YB_NO_MEMORY || status == YB_NO_SPACE) {
         status = YB_NO_SPACE;

@@ -194,6 +194,10 @@ void yb_index_lookup(struct yb_index *index, const struct yb_index_query *query,
                      const struct yb_id *hashes, uint32_t count,
                      struct yb_index_answer *answers_out);
 
+/* Return for how long a block is held, in milliseconds; 0: it is not, or not there. */
+uint32_t yb_index_hold_left(const struct yb_index *index, uint32_t tenant, struct yb_id hash,
+                            uint64_t now_ms);
+
 /* ---- changing ------------------------------------------------------------------------------- */
 
 enum yb_index_op_kind {

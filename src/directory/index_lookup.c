@@ -145,3 +145,23 @@ yb_index_scan(const struct yb_index *index, uint64_t now_ms, uint16_t slot, uint
     *cursor = number >= index->record_top ? YB_INDEX_SCAN_END : number;
     return count;
 }
+
+uint32_t
+yb_index_hold_left(const struct yb_index *index, uint32_t tenant, struct yb_id hash,
+                   uint64_t now_ms)
+{
+    const struct yb_index_record *record;
+    uint32_t number;
+
+    if (tenant >= index->tenants_max) {
+        return 0;
+    }
+    number = yb_index_table_find(index, yb_index_table_hash(index, hash), hash, (uint16_t)tenant);
+    if (number == YB_INDEX_NONE) {
+        return 0;
+    }
+    record = &index->records[number];
+    return yb_index_record_current(index, record) && yb_index_record_held(record, now_ms)
+               ? record->hold_until - (uint32_t)now_ms
+               : 0;
+}

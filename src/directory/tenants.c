@@ -22,6 +22,7 @@ struct yb_tenants {
     uint32_t slots_max;
     uint32_t count;
     uint32_t limited;
+    uint32_t slot_top; /* No higher slot has a share. */
     uint64_t seed;
     uint64_t version;
     struct yb_tenant *tenants[YB_TENANTS_MAX];
@@ -174,6 +175,7 @@ yb_tenants_use(struct yb_tenants *tenants, uint32_t number, uint32_t slot, uint6
 {
     YB_ASSERT(slot <= tenants->slots_max);
     if (tenants->shares[number] != NULL) {
+        tenants->slot_top = slot > tenants->slot_top ? slot : tenants->slot_top;
         tenants->shares[number][slot].used = used;
     }
 }
@@ -204,7 +206,8 @@ yb_tenants_credit(struct yb_tenants *tenants, uint32_t number, uint32_t slot, ui
     if (tenant->limit == YB_TENANTS_NO_LIMIT) {
         return YB_TENANTS_NO_LIMIT;
     }
-    for (uint32_t i = 1; i <= tenants->slots_max; i++) {
+    tenants->slot_top = slot > tenants->slot_top ? slot : tenants->slot_top;
+    for (uint32_t i = 1; i <= tenants->slot_top; i++) {
         if (i != slot) {
             others_used = sum(others_used, shares[i].used);
             others_may = sum(others_may,

@@ -356,6 +356,17 @@ test_directory__a_hold_keeps_a_block_from_removal_and_is_passed_on(void **state)
     STAGE_AWAIT(stage,
                 stage_count_orders(&stage->nodes[0], YB_WIRE_NODE_TYPE_HOLD, hash, grant) == 1);
     assert_int_equal(stage_remove(&stage->client, hash, false), YB_LEASED);
+    {
+        struct yb_wire_explanation explanation;
+
+        assert_int_equal(
+            stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY, &hash, sizeof(hash)),
+            YB_OK);
+        assert_int_equal(
+            yb_wire_explanation_decode(stage->reply, stage->reply_bytes, &explanation, NULL),
+            YB_OK);
+        assert_true(explanation.hold_ms > 4000 && explanation.hold_ms <= 5000);
+    }
     assert_int_equal(stage_lookup(&stage->client, hash).presence, YB_WIRE_PRESENCE_PRESENT);
     assert_int_equal(stage_remove(&stage->client, hash, true), YB_OK);
 }
@@ -566,7 +577,7 @@ test_directory__a_death_that_cannot_be_stored_does_not_count(void **state)
 }
 
 static void
-test_directory__only_nodes_publish_and_only_administrators_drain(void **state)
+test_directory__only_nodes_publish_and_only_administrators_drain_others(void **state)
 {
     struct stage *stage = with_nodes(state, 1);
     struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 9);
@@ -585,6 +596,12 @@ test_directory__only_nodes_publish_and_only_administrators_drain(void **state)
     assert_int_equal(
         stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, (uint32_t)bytes),
         YB_DENIED);
+    assert_int_equal(
+        stage_ask(&stage->nodes[1], YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, (uint32_t)bytes),
+        YB_DENIED);
+    assert_int_equal(
+        stage_ask(&stage->nodes[0], YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, (uint32_t)bytes),
+        YB_OK);
     assert_int_equal(
         stage_ask(&stage->admin, YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, (uint32_t)bytes), YB_OK);
 }
@@ -633,6 +650,10 @@ test_directory__after_a_restart_absences_wait_for_the_members(void **state)
     assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence, YB_WIRE_PRESENCE_ABSENT);
     assert_int_equal(stage_publish(&stage->nodes[1], &put, &answer), YB_OK);
     assert_int_equal(answer.status, YB_EXISTS);
+    put.write = 7; /* The second replica of the write that the inventory named (A7). */
+    assert_int_equal(stage_publish(&stage->nodes[1], &put, &answer), YB_OK);
+    assert_int_equal(answer.status, YB_OK);
+    assert_int_equal(answer.grant, grant);
 }
 
 static void
@@ -742,7 +763,7 @@ main(void)
         TEST(a_stall_of_the_directory_ends_nobodys_lease),
         TEST(reports_make_suspect_until_a_good_heartbeat_and_quiet),
         TEST(a_death_that_cannot_be_stored_does_not_count),
-        TEST(only_nodes_publish_and_only_administrators_drain),
+        TEST(only_nodes_publish_and_only_administrators_drain_others),
         TEST(after_a_restart_absences_wait_for_the_members),
         TEST(a_member_that_does_not_come_back_is_given_up_after_its_lease),
         TEST(of_two_inventories_the_higher_grant_wins),

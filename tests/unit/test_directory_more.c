@@ -67,7 +67,7 @@ obey_copies(struct stage_actor *node, uint32_t from)
     }
 }
 
-/* ---- repair and drain ----------------------------------------------------------------------- */
+/* ---- repair and drain ------------------------------------------------------------------------ */
 
 static void
 test_directory_more__a_death_is_repaired_where_it_is_farthest(void **state)
@@ -334,7 +334,7 @@ test_directory_more__a_snapshot_names_every_replica_once(void **state)
     }
 }
 
-/* ---- for people ------------------------------------------------------------------------------- */
+/* ---- for people ---- */
 
 static struct yb_wire_explanation
 explain(struct stage_actor *actor, struct yb_id hash)

@@ -151,7 +151,7 @@ test_writes__a_walk_agrees_with_a_plain_table(void **state)
     yb_writes_destroy(&writes);
 }
 
-/* ---- tenants ------------------------------------------------------------------------------------ */
+/* ---- tenants ------------------------------------------------------------------------------ */
 
 static void
 test_writes__tenants_have_numbers_and_epochs(void **state)
