@@ -195,18 +195,17 @@ store_judge_ended(struct store_judge *judge, const struct store_op *op)
 
 /* ---- what holds at any time ----------------------------------------------------------------- */
 
-/* The key's number; it lies behind the value. */
+/* The key's number. */
 static uint32_t
 key_of(const struct yb_node_block_view *block)
 {
-    const char *text = (const char *)block->bytes + block->size;
     uint32_t key = 0;
 
-    if (memcmp(text, "key-", 4) != 0) {
+    if (block->key_bytes < 5 || memcmp(block->key, "key-", 4) != 0) {
         return UINT32_MAX;
     }
-    for (text += 4; *text >= '0' && *text <= '9' && key < KEYS_MAX; text++) {
-        key = key * 10 + (uint32_t)(*text - '0');
+    for (uint32_t i = 4; i < block->key_bytes && key < KEYS_MAX; i++) {
+        key = key * 10 + block->key[i] - '0';
     }
     return key;
 }
