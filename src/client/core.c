@@ -939,6 +939,7 @@ yb_client_core_destroy(struct yb_client_core **core_in)
         free(work->items);
         free(work);
     }
+    yb_core_watches_fini(core);
     yb_pool_destroy(&core->ios);
     yb_hints_destroy(&core->hints);
     free(core->ask_reply);

@@ -292,6 +292,7 @@ on_got(struct yb_call *call)
     struct yb_core_work *work = io->work;
     struct yb_wire_get_answers answers;
     bool lives = call->answered && call->status != YB_FENCED;
+    bool hinted = false; /* There may be hints of what was read. */
 
     if (lives) {
         yb_core_member_lives(work->core, io);
@@ -305,7 +306,12 @@ on_got(struct yb_call *call)
             struct yb_wire_get_answer answer;
 
             yb_wire_get_answer_at(&answers.answers, i, &answer);
+            hinted = hinted ||
+                     (answer.status == YB_OK && (answer.flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0);
             take_value(work, io->items[i], &answer);
+        }
+        if (hinted) {
+            yb_core_watch(work->core, io);
         }
     } else {
         enum yb_status why = call->status != YB_OK ? call->status : YB_PROTOCOL;

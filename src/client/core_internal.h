@@ -3,7 +3,7 @@
  * core_internal.h -- the parts of the client's state machine.
  *
  * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c
- * puts; core_remove.c removals.
+ * puts; core_remove.c removals; core_look.c single questions; core_watch.c news of what is gone.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
  * ended:
@@ -130,6 +130,9 @@ struct yb_core_member {
     uint32_t failures;       /* In a row. */
     uint32_t unreported;     /* For the directory. */
     bool seen;               /* In the newest list. */
+    bool watched;            /* A call waits there for news: core_watch.c. */
+    uint64_t watch_until_ns; /* It is of interest until then. */
+    uint64_t watch_after_ns; /* No new call before. */
     struct yb_core_io *open; /* Being filled by pump. */
 };
 
@@ -164,8 +167,9 @@ struct yb_client_core {
     struct yb_call report;
     bool reporting;
     uint8_t report_body[8 + 256 * 16];
-    uint32_t looks;   /* Under way: core_look.c. */
-    uint32_t watches; /* Under way: core_watch.c. */
+    uint32_t looks;       /* Under way: core_look.c. */
+    uint32_t watches;     /* Under way: core_watch.c. */
+    uint32_t watch_count; /* Allocated. */
     struct yb_core_watch *free_watches;
     struct yb_client_counters counters;
 };
@@ -219,6 +223,12 @@ uint64_t yb_core_random(struct yb_client_core *core);
 
 /* Append an item's pieces, from `offset` on `bytes` of them, to the message's vectors. */
 bool yb_core_pieces(struct yb_core_io *io, const struct yb_client_item *item, uint64_t bytes);
+
+/* ---- core_watch.c --------------------------------------------------------------------------- */
+
+/* Immutable blocks were read by this message: hear when they go. */
+void yb_core_watch(struct yb_client_core *core, const struct yb_core_io *io);
+void yb_core_watches_fini(struct yb_client_core *core);
 
 /* ---- core_get.c, core_put.c, core_remove.c -------------------------------------------------- */
 

@@ -7,7 +7,6 @@
 
 #include "memory/shared.h"
 #include "net/boot.h"
-#include "net/tls.h"
 
 static void
 wait_for(sem_t *semaphore)

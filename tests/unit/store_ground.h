@@ -10,8 +10,10 @@
 #include <semaphore.h>
 
 #include "directory/directory.h"
+#include "net/auth.h"
 #include "net/replay.h"
 #include "net/server.h"
+#include "net/tls.h"
 #include "net/worker.h"
 #include "node/node.h"
 #include "unit.h"
