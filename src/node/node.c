@@ -11,11 +11,13 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "node/node_internal.h"
+#include "transfer/near.h"
 
 #define TICK_NS      (10 * YB_NS_PER_MS)
 #define SWEEP_STEP   8192u
 #define BLOCKS_LIMIT (16u * 1024u * 1024u)
 #define BODY_MAX     (1024u * 1024u)
+#define HIDE_NS      (5 * YB_NS_PER_S)
 
 static const struct yb_stats_metric node_stats[] = {YB_NODE_STATS(YB_STATS_ROW)};
 
@@ -644,6 +646,7 @@ on_tick(struct yb_timer *timer)
     yb_node_put_tick(node, false);
     yb_node_pin_tick(node, false);
     yb_node_watch_tick(node, false);
+    yb_node_pull_tick(node);
     show_vitals(node);
     yb_loop_arm(yb_net_loop(node->net), timer, yb_node_now(node) + TICK_NS);
 }
@@ -663,6 +666,7 @@ on_tick(struct yb_timer *timer)
 static const struct yb_method methods[] = {
     METHOD(PUT, "put", CLIENTS, true, yb_node_put_handle, .place = yb_node_put_place,
            .abort = yb_node_put_abort),
+    METHOD(PUT_PULL, "put_pull", CLIENTS, true, yb_node_put_pull_handle, ),
     METHOD(GET, "get", CLIENTS, false, yb_node_get_handle, ),
     METHOD(PIN, "pin", CLIENTS, false, yb_node_pin_handle, ),
     METHOD(RELEASE, "release", CLIENTS, false, yb_node_release_handle, ),
@@ -681,8 +685,9 @@ static const struct yb_method methods[] = {
 static enum yb_status
 copy_strings(struct yb_node *node)
 {
-    const char **strings[] = {&node->options.name, &node->options.address, &node->options.rack,
-                              &node->options.zone, &node->options.policy};
+    const char **strings[] = {&node->options.name,   &node->options.address,
+                              &node->options.rack,   &node->options.zone,
+                              &node->options.policy, &node->options.engine_address};
 
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
         node->strings[i] = strdup(*strings[i] != NULL ? *strings[i] : "");
@@ -740,6 +745,7 @@ create_tables(struct yb_node *node)
                                  &node->reads)) != YB_OK ||
         (status = yb_node_loans_create(node)) != YB_OK ||
         (status = yb_node_watch_create(node)) != YB_OK ||
+        (status = yb_node_pulls_create(node)) != YB_OK ||
         (status = yb_node_copies_create(node)) != YB_OK) {
         return status;
     }
@@ -773,13 +779,55 @@ create_pool(struct yb_node *node, char *why_out, size_t why_bytes)
     return yb_dram_pool_create(&pool, &node->pool, why_out, (uint32_t)why_bytes);
 }
 
+/* Let peers of the engine read the pool. Nobody but this process ever writes it. */
+static enum yb_status
+show_pool(struct yb_node *node)
+{
+    const struct yb_transfer_memory memory = {
+        .struct_bytes = sizeof(memory),
+        .access = YB_TRANSFER_MAY_READ,
+    };
+    const struct yb_shared *shared = yb_dram_shared(node->pool);
+    enum yb_status status;
+    uint64_t region;
+
+    if (node->options.engine == NULL) {
+        return YB_OK;
+    }
+    if (shared != NULL) {
+        node->region_base = yb_shared_info(shared).base;
+        status = yb_transfer_register_shared(node->options.engine, shared, YB_TRANSFER_MAY_READ,
+                                             &region);
+    } else {
+        node->region_base = node->options.pool_memory;
+        status = yb_transfer_register(node->options.engine, node->options.pool_memory,
+                                      node->options.pool_bytes, &memory, &region);
+    }
+    node->region = status == YB_OK ? region : 0;
+    return status;
+}
+
+/* Let nobody read the pool any more. */
+static void
+hide_pool(struct yb_node *node)
+{
+    void *base = (void *)(uintptr_t)node->region_base;
+
+    while (node->region != 0 &&
+           yb_transfer_unregister(node->options.engine, base, HIDE_NS) == YB_BUSY) {
+        yb_log_warn(node->options.log, "node", "the pool is still being read",
+                    yb_log_u64("waited_ms", HIDE_NS / YB_NS_PER_MS));
+    }
+    node->region = 0;
+}
+
 static enum yb_status
 create_member(struct yb_node *node)
 {
     struct yb_member_facts facts = {
         .name = node->options.name,
         .address = node->options.address,
-        .data_address = "",
+        .data_address = node->options.engine_address,
         .rack = node->options.rack,
         .zone = node->options.zone,
         .host = node->options.host,
@@ -809,7 +857,7 @@ yb_node_create(const struct yb_node_options *options, struct yb_node **node_out,
     yb_timer_init(&node->tick, on_tick);
     if ((status = copy_strings(node)) != YB_OK || (status = create_tables(node)) != YB_OK ||
         (status = create_pool(node, why_out, why_bytes)) != YB_OK ||
-        (status = create_member(node)) != YB_OK) {
+        (status = show_pool(node)) != YB_OK || (status = create_member(node)) != YB_OK) {
         goto err_destroy;
     }
     if (options->stats != NULL &&
@@ -928,6 +976,8 @@ yb_node_destroy(struct yb_node **node_in)
     if (node->blocks != NULL && node->pool != NULL) {
         free_blocks(node);
     }
+    hide_pool(node);
+    yb_node_pulls_destroy(node);
     yb_node_copies_destroy(node);
     yb_node_watch_destroy(node);
     yb_node_loans_destroy(node);

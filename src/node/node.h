@@ -59,12 +59,15 @@ struct yb_node_options {
     uint32_t ungranted_permille; /* 0: 250. */
     uint32_t pinned_permille;    /* Of the pool, for all pins of one client; 0: 250. */
     uint32_t pin_max_ms;         /* Longest pin; 0: 5000. */
-    /* The engine through which puts are pulled and pins are read; its region of the pool is
-     * registered by the node. NULL: bytes come and go in frames only. */
+    /* The engine through which puts are pulled and pins are read; the node registers the pool with
+     * it, for reading. It has the identity of the node's net, outlives the node, and ends before
+     * the loop does. NULL: bytes come and go in frames only. */
     struct yb_transfer *engine;
     const char *engine_address; /* Where it listens. */
-    /* Whether the process of that identity is proved to be gone: then what it borrowed is free again
-     * (RULES A12). NULL: borrowing is UNSUPPORTED. */
+    /* A process begins to borrow (`begin`), or has given everything back: returns whether its end
+     * will be known. `gone` is asked in between: whether that process is proved to have ended; then
+     * what it borrowed is free again (RULES A12). NULL: borrowing is UNSUPPORTED. */
+    bool (*watch)(void *context, struct yb_id identity, bool begin);
     bool (*gone)(void *context, struct yb_id identity);
     void *gone_context;
     struct yb_stats *stats; /* As for a net; may be NULL. */

@@ -2,7 +2,7 @@
  *
  * node_internal.h -- the parts of a node, for its own folder and its tests.
  *
- * Which file: node.c life and tenants; node_put.c bytes in; node_get.c bytes out; node_pin.c loans;
+ * Which file: node.c life and tenants; node_put.c bytes in; node_pull.c bytes fetched; node_get.c bytes out; node_pin.c loans;
  * node_order.c what a directory orders; node_copy.c copies from other nodes; node_evict.c what goes;
  * node_look.c listings and numbers; node_watch.c who is told that a block is gone.
  */
@@ -78,6 +78,13 @@ struct yb_node_put_item {
     uint64_t size;
 };
 
+/* What a put that fetches its bytes waits for. */
+enum yb_node_pull_phase {
+    YB_NODE_PULL_NONE, /* It does not, or not any more. */
+    YB_NODE_PULL_BYTES,
+    YB_NODE_PULL_TICKET,
+};
+
 /* A put request. */
 struct yb_node_put {
     struct yb_node *node;
@@ -89,6 +96,14 @@ struct yb_node_put {
     uint32_t count;
     uint32_t waiting; /* Items without an outcome. */
     uint32_t iov_count;
+    enum yb_node_pull_phase pull;
+    uint32_t pull_peer;  /* In the table of node_pull.c. */
+    uint64_t pull_batch; /* The engine's. */
+    uint64_t ticket;
+    uint64_t ticket_at;
+    uint64_t ticket_seen; /* What was found there. */
+    struct yb_mail pull_mail;
+    uint32_t pull_pieces[YB_WIRE_PUT_ITEMS_MAX]; /* Of each item; 0: nothing is fetched for it. */
     struct yb_node_put_item items[YB_WIRE_PUT_ITEMS_MAX];
     struct iovec iov[YB_NODE_PUT_IOV];
 };
@@ -118,11 +133,12 @@ struct yb_node_group {
 struct yb_node_watch;
 struct yb_node_loans;
 struct yb_node_copies;
+struct yb_node_pulls;
 
 struct yb_node {
     uint32_t magic;
     struct yb_node_options options; /* Its strings are owned copies. */
-    char *strings[5];
+    char *strings[6];
     char address[YB_ADDRESS_TEXT_BYTES];
     struct yb_net *net;
     struct yb_service service;
@@ -170,6 +186,7 @@ struct yb_node {
     struct yb_node_watch *watch;
     struct yb_node_loans *loans;
     struct yb_node_copies *copies;
+    struct yb_node_pulls *pulls; /* NULL: there is no engine. */
 
     /* ---- numbers for node_numbers ---- */
     uint64_t granted_count; /* GRANTED blocks now. */
@@ -251,6 +268,23 @@ enum yb_status yb_node_put_place(void *service, struct yb_request *request,
 void yb_node_put_handle(void *service, struct yb_request *request);
 void yb_node_put_abort(void *service, struct yb_request *request);
 
+/* Begin a put: AGAIN, there are YB_NODE_PUTS already. It ends by commit, or by undo, which gives
+ * back what its items have and replies nothing. */
+YB_CHECKED enum yb_status yb_node_put_begin(struct yb_node *node, struct yb_request *request,
+                                            struct yb_node_put **put_out);
+void yb_node_put_undo(struct yb_node_put *put);
+
+/* Append an item: find a place for it, or write down why there is none. */
+void yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *wire,
+                            const uint8_t *key, uint32_t tenant, uint64_t write);
+
+/* The bytes of an item that has a block have not come. */
+void yb_node_put_refuse(struct yb_node_put_item *item, enum yb_status status);
+
+/* The bytes of all items that have a block are there: commit and publish them, and reply when every
+ * item has its outcome. */
+void yb_node_put_commit(struct yb_node_put *put);
+
 /* Take a record for a block that is to be written: extent, key, tenant's accounts. */
 struct yb_node_intake {
     struct yb_id hash;
@@ -287,6 +321,16 @@ void yb_node_put_end(struct yb_node_put_item *item, enum yb_status status, uint6
 
 /* End puts whose time is over; with `all`, every one (CLOSED). */
 void yb_node_put_tick(struct yb_node *node, bool all);
+
+/* ---- node_pull.c ---------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_node_pulls_create(struct yb_node *node);
+void yb_node_pulls_destroy(struct yb_node *node);
+void yb_node_put_pull_handle(void *service, struct yb_request *request);
+void yb_node_pull_tick(struct yb_node *node);
+
+/* End the fetching of a put soon. */
+void yb_node_pull_stop(struct yb_node_put *put);
 
 /* ---- node_get.c ----------------------------------------------------------------------------- */
 

@@ -28,6 +28,8 @@ struct borrower {
     struct yb_id identity;
     uint64_t bytes;
     uint32_t loans;
+    bool watched; /* Its process. */
+    bool gone;    /* That was proved, at the last tick. */
 };
 
 struct loan {
@@ -89,6 +91,7 @@ borrower_of(struct yb_node_loans *loans, struct yb_id identity)
     return empty;
 }
 
+/* Take a free record; there is one. */
 static struct loan *
 loan_take(struct yb_node_loans *loans)
 {
@@ -97,10 +100,9 @@ loan_take(struct yb_node_loans *loans)
 
     if (index != NONE) {
         loans->free = loans->loans[index].next;
-    } else if (loans->span < LOANS_MAX) {
-        index = loans->span++;
     } else {
-        return NULL;
+        YB_ASSERT(loans->span < LOANS_MAX);
+        index = loans->span++;
     }
     loan = &loans->loans[index];
     loan->previous = NONE;
@@ -122,6 +124,10 @@ loan_end(struct yb_node *node, struct loan *loan)
 
     YB_ASSERT(block != NULL && borrower->loans > 0);
     borrower->loans--;
+    if (borrower->loans == 0 && borrower->watched) {
+        borrower->watched = false;
+        (void)node->options.watch(node->options.gone_context, borrower->identity, false);
+    }
     borrower->bytes -= block->size;
     node->pinned_bytes -= block->size;
     if (loan->previous != NONE) {
@@ -139,6 +145,18 @@ loan_end(struct yb_node *node, struct loan *loan)
     yb_node_unpin(node, block);
 }
 
+/* See to it that the end of a borrower's process will be known: what is lent without an end comes
+ * back by nothing else. */
+static bool
+watch(struct yb_node *node, struct borrower *borrower)
+{
+    if (!borrower->watched) {
+        borrower->watched =
+            node->options.watch(node->options.gone_context, borrower->identity, true);
+    }
+    return borrower->watched;
+}
+
 /* Lend one block. */
 static enum yb_status
 lend(struct yb_node *node, struct yb_block *block, const struct yb_request *request,
@@ -150,9 +168,13 @@ lend(struct yb_node *node, struct yb_block *block, const struct yb_request *requ
     struct loan *loan;
 
     if (borrower == NONE || loans->borrowers[borrower].bytes + block->size > bytes_max ||
-        (loan = loan_take(loans)) == NULL) {
+        (loans->free == NONE && loans->span == LOANS_MAX)) {
         return YB_LEASED;
     }
+    if (until_ns == YB_NEVER && !watch(node, &loans->borrowers[borrower])) {
+        return YB_UNSUPPORTED;
+    }
+    loan = loan_take(loans);
     loan->block = block;
     loan->borrower = borrower;
     loan->until_ns = until_ns;
@@ -182,7 +204,8 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     if (tenant != UINT32_MAX) {
         block = yb_node_find(node, tenant, item->hash, key, item->key_bytes, item->grant, &status);
     }
-    if (block != NULL && (node->region == 0 || (body->borrow != 0 && node->options.gone == NULL))) {
+    if (block != NULL &&
+        (node->region == 0 || (body->borrow != 0 && node->options.watch == NULL))) {
         status = YB_UNSUPPORTED;
     } else if (block != NULL && !yb_node_verify(node, block, 0, block->size)) {
         status = YB_CORRUPT;
@@ -307,15 +330,19 @@ yb_node_pin_tick(struct yb_node *node, bool all)
     uint64_t now_ns = yb_node_now(node);
     uint32_t next;
 
+    for (uint32_t i = 0; i < BORROWERS_MAX; i++) {
+        struct borrower *borrower = &loans->borrowers[i];
+
+        borrower->gone = borrower->watched && (all || node->options.gone(node->options.gone_context,
+                                                                         borrower->identity));
+    }
     for (uint32_t at = loans->first; at != NONE; at = next) {
         struct loan *loan = &loans->loans[at];
-        struct yb_id identity = loans->borrowers[loan->borrower].identity;
+        bool gone = loans->borrowers[loan->borrower].gone;
         bool lapsed = loan->until_ns != YB_NEVER && now_ns > loan->until_ns + MARGIN_NS;
-        bool orphan =
-            loan->until_ns == YB_NEVER && node->options.gone(node->options.gone_context, identity);
 
         next = loan->next;
-        if (lapsed || orphan || all) {
+        if (lapsed || gone || all) {
             yb_node_count(node, YB_NODE_STAT_PINS_LAPSED, 1);
             loan_end(node, loan);
         }

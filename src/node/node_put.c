@@ -7,7 +7,8 @@
  *     answer   of the directory, item by item; after the last one: the reply
  *
  * A put whose time is over is answered at once. What was published for it stays until the directory
- * has answered: then it is readable, or goes (RULES B5).
+ * has answered: then it is readable, or goes (RULES B5). node_pull.c brings the bytes another way, and
+ * comes here for all else.
  */
 #include <string.h>
 
@@ -348,10 +349,9 @@ land_bytes(struct yb_node_put *put, struct yb_node_put_item *item)
     return true;
 }
 
-/* Find a place for one item, or say why there is none. */
-static void
-place_item(struct yb_node_put *put, const struct yb_wire_put_item *wire, const uint8_t *key,
-           uint32_t tenant, uint64_t write)
+void
+yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *wire,
+                       const uint8_t *key, uint32_t tenant, uint64_t write)
 {
     struct yb_node *node = put->node;
     struct yb_node_put_item *item = &put->items[put->count];
@@ -388,9 +388,8 @@ place_item(struct yb_node_put *put, const struct yb_wire_put_item *wire, const u
     node->puts_ever++;
 }
 
-/* Give records back of a put that will not be. */
-static void
-put_undo(struct yb_node_put *put)
+void
+yb_node_put_undo(struct yb_node_put *put)
 {
     for (uint32_t i = 0; i < put->count; i++) {
         if (put->items[i].block != NULL) {
@@ -402,8 +401,8 @@ put_undo(struct yb_node_put *put)
     put_unlink(put);
 }
 
-static enum yb_status
-put_begin(struct yb_node *node, struct yb_request *request, struct yb_node_put **put_out)
+enum yb_status
+yb_node_put_begin(struct yb_node *node, struct yb_request *request, struct yb_node_put **put_out)
 {
     void *taken;
     struct yb_node_put *put;
@@ -416,6 +415,7 @@ put_begin(struct yb_node *node, struct yb_request *request, struct yb_node_put *
     put->node = node;
     put->request = request;
     put->on_end = NULL;
+    put->pull = YB_NODE_PULL_NONE;
     put->previous = NULL;
     put->next = node->put_list;
     put->deadline_ns = request->deadline_ns;
@@ -449,7 +449,7 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
     if (status != YB_OK || body.items.count == 0 || body.write == 0) {
         return YB_PROTOCOL;
     }
-    status = put_begin(node, request, &put);
+    status = yb_node_put_begin(node, request, &put);
     if (status != YB_OK) {
         return status;
     }
@@ -461,12 +461,11 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
         if (wire.key_bytes == 0 || at + wire.key_bytes > body.keys.length) {
             goto err_protocol;
         }
-        place_item(put, &wire, body.keys.bytes + at, tenant, body.write);
+        yb_node_put_item_place(put, &wire, body.keys.bytes + at, tenant, body.write);
         at += wire.key_bytes;
         data += wire.size;
         if (!(item->block != NULL ? land_bytes(put, item) : sink_bytes(put, wire.size))) {
-            put_undo(
-                put); /* More vectors than there are, or more than is worth to be thrown away. */
+            yb_node_put_undo(put); /* More vectors than there are, or worth to be thrown away. */
             return YB_NO_SPACE;
         }
     }
@@ -477,7 +476,7 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
     return YB_OK;
 
 err_protocol:
-    put_undo(put);
+    yb_node_put_undo(put);
     return YB_PROTOCOL;
 }
 
@@ -502,7 +501,7 @@ void
 yb_node_put_abort(void *service, struct yb_request *request)
 {
     (void)service;
-    put_undo(request->context);
+    yb_node_put_undo(request->context);
     request->context = NULL;
 }
 
@@ -532,6 +531,31 @@ commit_item(struct yb_node_put_item *item)
 }
 
 void
+yb_node_put_refuse(struct yb_node_put_item *item, enum yb_status status)
+{
+    struct yb_block *block = item->block;
+
+    YB_ASSERT(block != NULL && block->state == YB_BLOCK_IN_FLIGHT);
+    item->block = NULL;
+    item->status = status;
+    block->put = NULL;
+    yb_node_discard(item->put->node, block);
+}
+
+void
+yb_node_put_commit(struct yb_node_put *put)
+{
+    YB_ASSERT(put->waiting == 0);
+    for (uint32_t i = 0; i < put->count; i++) {
+        commit_item(&put->items[i]);
+    }
+    if (put->waiting == 0) {
+        put_reply(put);
+        put_unlink(put);
+    }
+}
+
+void
 yb_node_put_handle(void *service, struct yb_request *request)
 {
     struct yb_node *node = service;
@@ -546,13 +570,7 @@ yb_node_put_handle(void *service, struct yb_request *request)
             return;
         }
     }
-    for (uint32_t i = 0; i < put->count; i++) {
-        commit_item(&put->items[i]);
-    }
-    if (put->waiting == 0) {
-        put_reply(put);
-        put_unlink(put);
-    }
+    yb_node_put_commit(put);
 }
 
 void
@@ -563,8 +581,11 @@ yb_node_put_tick(struct yb_node *node, bool all)
 
     for (struct yb_node_put *put = node->put_list; put != NULL; put = next) {
         next = put->next;
+        if (all && put->pull != YB_NODE_PULL_NONE) {
+            yb_node_pull_stop(put);
+        }
         if (put->waiting == 0 || (!all && now_ns < put->deadline_ns)) {
-            continue; /* Its bytes are still coming: net's deadlines end that. */
+            continue; /* Its bytes are still coming: deadlines of their own end that. */
         }
         put_detach(put);
         put->waiting = 0;

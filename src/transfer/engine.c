@@ -111,8 +111,11 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
         .software = "yuebing " YB_VERSION_STRING,
         .port_name = "Yuebing's transfer engine",
     };
-    engine->ground.random(engine->ground.random_context, engine->self.identity.bytes,
-                          sizeof(engine->self.identity.bytes));
+    engine->self.identity = engine->ground.identity;
+    if (yb_id_is_none(engine->self.identity)) {
+        engine->ground.random(engine->ground.random_context, engine->self.identity.bytes,
+                              sizeof(engine->self.identity.bytes));
+    }
     return YB_OK;
 }
 

@@ -5,6 +5,7 @@
  *     engine.c       create, destroy, notifications
  *     engine_memory.c  register and allocate
  *     engine_peer.c  peers, probe, drain, fence
+ *     near.c         what a store needs beside that
  *     engine_batch.c submit, poll, wait, cancel, release
  *     remote.c       a peer on its worker: queue, paths, batches
  *     copies.c       a worker's copies to and from devices, and their staging slices
@@ -53,6 +54,7 @@ struct yb_transfer_ground {
     const struct yb_clock *clock;
     yb_span_random_fn *random;
     void *random_context;
+    struct yb_id identity;      /* Whose engine it is; none: a process of its own. */
     struct yb_io *const *ios;   /* One for each worker, driven by the caller; NULL: threads. */
     void (*wait)(void *driver); /* With ios: let something happen, in place of sleeping. */
     void *driver;

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "net/conn.h"
 #include "transfer/engine_internal.h"
+#include "transfer/near.h"
 #include "transfer/wire/transfer_wire.h"
 
 #define WAIT_STEP_NS  YB_NS_PER_S
@@ -94,7 +95,7 @@ run_open(struct yb_mail *mail)
     struct question *question = question_of(mail);
 
     answer(question, yb_remote_create(question->worker, question->handle, &question->addresses,
-                                      &question->remote));
+                                      question->identity, &question->remote));
 }
 
 /* Take a free slot for a peer. Returns NULL: there is none. */
@@ -117,13 +118,36 @@ take_slot(struct yb_transfer *engine, yb_transfer_peer *handle_out)
     return slot;
 }
 
+/* Make a peer of what the question names. */
+static enum yb_status
+open_peer(struct question *question, yb_transfer_peer *peer_out)
+{
+    struct yb_transfer *engine = question->engine;
+    struct yb_peer_slot *slot = take_slot(engine, &question->handle);
+    enum yb_status status;
+
+    if (slot == NULL) {
+        return YB_TOO_LARGE;
+    }
+    question->worker = slot->worker;
+    status = ask(question, run_open);
+    yb_lock_acquire(&engine->lock);
+    slot->opening = false;
+    slot->used = status == YB_OK;
+    slot->remote = question->remote;
+    yb_lock_release(&engine->lock);
+    if (status == YB_OK) {
+        *peer_out = question->handle;
+    }
+    return status;
+}
+
 enum yb_status
 yb_transfer_open(struct yb_transfer *engine, const char *address, yb_transfer_peer *peer_out)
 {
     struct question question = {.engine = engine};
     struct yb_endpoint_text endpoint;
     char why[YB_ADDRESS_WHY_BYTES];
-    struct yb_peer_slot *slot;
     enum yb_status status;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
@@ -134,24 +158,24 @@ yb_transfer_open(struct yb_transfer *engine, const char *address, yb_transfer_pe
     if (status == YB_OK) {
         status = yb_endpoint_resolve(&endpoint, 0, &question.addresses, why);
     }
-    if (status != YB_OK) {
-        return status;
-    }
-    slot = take_slot(engine, &question.handle);
-    if (slot == NULL) {
-        return YB_TOO_LARGE;
-    }
-    question.worker = slot->worker;
-    status = ask(&question, run_open);
-    yb_lock_acquire(&engine->lock);
-    slot->opening = false;
-    slot->used = status == YB_OK;
-    slot->remote = question.remote;
-    yb_lock_release(&engine->lock);
-    if (status == YB_OK) {
-        *peer_out = question.handle;
-    }
-    return status;
+    return status == YB_OK ? open_peer(&question, peer_out) : status;
+}
+
+enum yb_status
+yb_transfer_open_as(struct yb_transfer *engine, const char *address, struct yb_id identity,
+                    yb_transfer_peer *peer_out)
+{
+    struct question question = {
+        .engine = engine,
+        .identity = identity,
+        .addresses.count = 1,
+    };
+    char why[YB_ADDRESS_WHY_BYTES];
+    enum yb_status status;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    status = yb_address_parse(address, 0, &question.addresses.items[0], why);
+    return status == YB_OK ? open_peer(&question, peer_out) : status;
 }
 
 static void

@@ -846,9 +846,9 @@ yb_remote_stripe(const struct yb_remote *remote, uint32_t number)
 
 enum yb_status
 yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
-                 const struct yb_address_list *addresses, struct yb_remote **remote_out)
+                 const struct yb_address_list *addresses, struct yb_id expected,
+                 struct yb_remote **remote_out)
 {
-    static const struct yb_id anybody;
     const struct yb_fair_options fair = {
         .cost_bytes_max = YB_SLICE_BYTES,
         .share_permille = {0, YB_REMOTE_SHARE_THROUGHPUT, YB_REMOTE_SHARE_BACKGROUND},
@@ -864,10 +864,11 @@ yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
     remote->worker = worker;
     remote->handle = handle;
     remote->addresses = *addresses;
+    remote->expected = expected;
     remote->dispatch_task.run = run_dispatch;
     status = yb_fair_init(&remote->queue, &fair);
     YB_ASSERT(status == YB_OK);
-    status = yb_peer_create(worker->net, addresses, anybody, &remote->control);
+    status = yb_peer_create(worker->net, addresses, expected, &remote->control);
     if (status != YB_OK) {
         yb_fair_fini(&remote->queue);
         free(remote);

@@ -58,6 +58,7 @@ struct yb_remote {
     struct yb_transfer_worker *worker;
     yb_transfer_peer handle;
     struct yb_address_list addresses;
+    struct yb_id expected; /* Who must answer there; none: anybody. */
     bool closing;
     struct yb_peer *control; /* For questions: probe, drain, notify, shm offers. */
     struct yb_fair queue;
@@ -85,7 +86,7 @@ struct yb_remote {
 YB_CHECKED enum yb_status yb_remote_create(struct yb_transfer_worker *worker,
                                            yb_transfer_peer handle,
                                            const struct yb_address_list *addresses,
-                                           struct yb_remote **remote_out);
+                                           struct yb_id expected, struct yb_remote **remote_out);
 /* Cancel everything and go; frees itself when the last path is closed and the last batch ended. */
 void yb_remote_close(struct yb_remote *remote);
 

@@ -20,7 +20,7 @@ _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWER_BYTES, "no gap in copy_answer");
 _Static_assert(38 + 2 == YB_WIRE_LIST_ITEM_BYTES, "no gap in list_item");
 _Static_assert(56 + 8 == YB_WIRE_BLOCK_INFO_BYTES, "no gap in block_info");
 _Static_assert(16 + 8 == YB_WIRE_PUT_BYTES, "no gap in put");
-_Static_assert(24 + 8 == YB_WIRE_PUT_PULL_BYTES, "no gap in put_pull");
+_Static_assert(32 + 8 == YB_WIRE_PUT_PULL_BYTES, "no gap in put_pull");
 _Static_assert(4 + 4 == YB_WIRE_PUT_ANSWERS_BYTES, "no gap in put_answers");
 _Static_assert(13 + 3 == YB_WIRE_GET_BYTES, "no gap in get");
 _Static_assert(4 + 4 == YB_WIRE_GET_ANSWERS_BYTES, "no gap in get_answers");
@@ -643,9 +643,6 @@ put_pull_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
     if (!yb_wire_zero(bytes + 18, 2)) {
         return yb_wire_bad(error, "put_pull", "reserved", "reserved bytes must be zero", (uint64_t)bytes[18]);
     }
-    if (!yb_wire_zero(bytes + 24, 8)) {
-        return yb_wire_bad(error, "put_pull", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[24]);
-    }
     return true;
 }
 
@@ -675,6 +672,8 @@ yb_wire_put_pull_load(const uint8_t *bytes, struct yb_wire_put_pull *out)
     out->sources = (struct yb_wire_pull_source_list){yb_wire_get_u32(bytes + 12), NULL, NULL};
     out->engine = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 16)};
     out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 20)};
+    out->ticket = yb_wire_get_u64(bytes + 24);
+    out->ticket_at = yb_wire_get_u64(bytes + 32);
 }
 
 static inline void
@@ -686,7 +685,8 @@ yb_wire_put_pull_store(const struct yb_wire_put_pull *value, uint8_t *bytes)
     yb_wire_put_u16(bytes + 16, value->engine.length);
     memset(bytes + 18, 0, 2);
     yb_wire_put_u32(bytes + 20, value->keys.length);
-    memset(bytes + 24, 0, 8);
+    yb_wire_put_u64(bytes + 24, value->ticket);
+    yb_wire_put_u64(bytes + 32, value->ticket_at);
 }
 
 static bool

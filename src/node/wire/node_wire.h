@@ -184,7 +184,8 @@ enum {
 struct yb_wire_put_answer {
     uint64_t grant; /* OK: its grant; EXISTS: the winner's. */
     /* OK: it is there, for everybody. EXISTS; IN_PROGRESS; NO_SPACE; AGAIN (too much waits for
-     * grants); CORRUPT (checksum); DENIED (quota); STALE (flushed meanwhile); IN_DOUBT; FENCED. */
+     * grants); CORRUPT (checksum); DENIED (quota); STALE (flushed meanwhile); IN_DOUBT; FENCED.
+     * Of a pull: UNREACHABLE (the values could not be fetched: send them). */
     int32_t status;
 };
 
@@ -889,10 +890,11 @@ YB_CHECKED enum yb_status yb_wire_put_encode(const struct yb_wire_put *value, ui
 YB_CHECKED enum yb_status yb_wire_put_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_put *out, struct yb_wire_error *error);
 
-/* Blocks to put; the node fetches their bytes. */
+/* Blocks to put; the node fetches their bytes, and then looks whether the sender still held
+ * them. */
 enum {
-    YB_WIRE_PUT_PULL_BYTES = 32,
-    YB_WIRE_PUT_PULL_BYTES_MAX = 204895,
+    YB_WIRE_PUT_PULL_BYTES = 40,
+    YB_WIRE_PUT_PULL_BYTES_MAX = 204903,
     YB_WIRE_PUT_PULL_ITEMS_MAX = 128,
     YB_WIRE_PUT_PULL_SOURCES_MAX = 4096,
     YB_WIRE_PUT_PULL_ENGINE_MAX = 63,
@@ -903,7 +905,8 @@ enum {
     YB_WIRE_PUT_PULL_AT_ENGINE = 16,
     YB_WIRE_PUT_PULL_AT_RESERVED = 18,
     YB_WIRE_PUT_PULL_AT_KEYS = 20,
-    YB_WIRE_PUT_PULL_AT_RESERVED2 = 24,
+    YB_WIRE_PUT_PULL_AT_TICKET = 24,
+    YB_WIRE_PUT_PULL_AT_TICKET_AT = 32,
 };
 
 struct yb_wire_put_pull {
@@ -912,6 +915,10 @@ struct yb_wire_put_pull {
     struct yb_wire_pull_source_list sources; /* The pieces of all values, in order. */
     struct yb_wire_text engine; /* Where the sender's transfer engine listens. */
     struct yb_wire_blob keys; /* The keys, one behind the other. */
+    uint64_t ticket; /* Random; not 0. */
+    /* Address of a word in the same memory, which holds `ticket` as long as the sender keeps the
+     * values as they are. */
+    uint64_t ticket_at;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */

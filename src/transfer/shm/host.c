@@ -293,6 +293,7 @@ yb_shm_session_connect(struct yb_shm_host *host, const struct yb_shm_session_opt
         return YB_NO_MEMORY;
     }
     session->loop = options->loop;
+    session->tag = options->tag;
     session->news = options->news;
     session->owner = options->owner;
     yb_mail_init(&session->mail, run_mail);
@@ -657,6 +658,11 @@ free_host(struct yb_shm_host *host)
     yb_shm_host_unwatch(host, &host->kick);
     if (host->epoll >= 0) {
         (void)close(host->epoll);
+    }
+    for (uint32_t i = 0; i < YB_SHM_WITNESSES_MAX; i++) {
+        if (host->witnesses[i].references > 0) {
+            (void)close(host->witnesses[i].pidfd);
+        }
     }
     yb_shared_destroy(&host->page_memory);
     yb_lock_fini(&host->lock);

@@ -160,6 +160,7 @@ take_answer(struct yb_shm_path *path, char *why)
     struct yb_shm_intro theirs = {.tickets = 0};
     struct yb_shm_session_options options = {
         .loop = loop_of(path),
+        .tag = path->base.remote->handle,
         .mine = &path->mine,
         .theirs = &theirs,
         .news = on_news,

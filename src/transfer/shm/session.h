@@ -108,6 +108,7 @@ void yb_shm_session_unref(struct yb_shm_session *session);
 
 struct yb_shm_session_options {
     struct yb_loop *loop;
+    uint64_t tag;                      /* For yb_shm_session_of(); 0: it is not to be found. */
     const struct yb_shm_intro *mine;   /* As in the question. */
     const struct yb_shm_intro *theirs; /* As in the answer. */
     /* Something has changed: look at the info, and at what was asked for. On the loop's thread.
@@ -122,6 +123,18 @@ YB_CHECKED enum yb_status yb_shm_session_connect(struct yb_shm_host *host,
                                                  const struct yb_shm_session_options *options,
                                                  struct yb_shm_session **session_out);
 void yb_shm_session_close(struct yb_shm_session *session);
+
+/* Find the session that is UP and has the `tag`, and count a reference; NULL: none. Any thread. */
+struct yb_shm_session *yb_shm_session_of(struct yb_shm_host *host, uint64_t tag);
+
+/* ---- processes, beyond their sessions (witness.c; any thread) -------------------------------- */
+
+/* Keep watching the process of a target's session that is UP with this identity. Counted; one
+ * yb_shm_host_unwitness() each. Fails with UNSUPPORTED (none, or no pidfd) or AGAIN (too many). */
+YB_CHECKED enum yb_status yb_shm_host_witness(struct yb_shm_host *host, struct yb_id identity);
+void yb_shm_host_unwitness(struct yb_shm_host *host, struct yb_id identity);
+/* Whether the process that is watched under `identity` has ended. */
+bool yb_shm_host_gone(struct yb_shm_host *host, struct yb_id identity);
 
 /* ---- both ------------------------------------------------------------------------------------ */
 

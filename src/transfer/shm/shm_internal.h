@@ -76,10 +76,11 @@ struct yb_shm_session {
     uint32_t magic;
     struct yb_shm_host *host;
     bool initiator;
-    struct yb_shm_intro mine; /* Immutable, as the six below. */
+    struct yb_shm_intro mine; /* Immutable, as the seven below. */
     struct yb_shm_intro theirs;
     struct yb_id identity; /* Target. */
     struct yb_loop *loop;  /* Initiator. */
+    uint64_t tag;
     void (*news)(void *owner, bool gone);
     void *owner;
     uint64_t deadline_ns; /* Of the proof. */
@@ -109,6 +110,14 @@ struct yb_shm_session {
     _Atomic(bool) up;
 };
 
+/* A process that somebody wants to hear of when its sessions are no more. */
+struct yb_shm_witness {
+    struct yb_id identity;
+    int pidfd;
+    uint32_t references; /* 0: free. */
+};
+#define YB_SHM_WITNESSES_MAX 1024u
+
 struct yb_shm_host {
     uint32_t magic;
     struct yb_region_table *regions;
@@ -137,6 +146,7 @@ struct yb_shm_host {
     uint32_t targets;
     struct yb_shm_session *work;
     uint64_t ticket_map[YB_SHM_TICKETS / YB_SHM_TICKETS_PER / 64];
+    struct yb_shm_witness witnesses[YB_SHM_WITNESSES_MAX];
 };
 
 /* ---- session.c: one session, on the host's thread -------------------------------------------- */

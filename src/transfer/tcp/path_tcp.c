@@ -53,7 +53,6 @@ static enum yb_status
 tcp_open(struct yb_remote *remote, struct yb_path **path_out)
 {
     struct tcp_path *path = calloc(1, sizeof(*path));
-    static const struct yb_id anybody;
     uint32_t wanted = remote->engine->options.streams;
     enum yb_status status;
 
@@ -65,8 +64,8 @@ tcp_open(struct yb_remote *remote, struct yb_path **path_out)
     path->base.remote = remote;
     path->base.state = YB_PATH_UP; /* net connects when a slice needs it. */
     for (uint32_t i = 0; i < wanted; i++) {
-        status =
-            yb_peer_create(remote->worker->net, &remote->addresses, anybody, &path->streams[i]);
+        status = yb_peer_create(remote->worker->net, &remote->addresses, remote->expected,
+                                &path->streams[i]);
         if (status != YB_OK) {
             goto err_peers;
         }
