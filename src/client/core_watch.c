@@ -2,10 +2,11 @@
  *
  * Hearing from nodes which of the blocks that were read there are gone.
  *
- * A node remembers the last few readers of a block, and tells those of them who watch (node_watch.c).
- * A client watches the nodes from which it has read immutable blocks lately: one call that waits at
- * the node, on the connection that the reads use. What it hears saves a trip with a stale hint, and
- * nothing else (C4): a watch that is refused, lost or late makes no answer wrong.
+ * A node remembers the last few readers of a block, and tells those of them who watch
+ * (node_watch.c). A client watches the nodes from which it has read immutable blocks lately: one
+ * call that waits at the node, on the connection that the reads use. What it hears saves a trip
+ * with a stale hint, and nothing else (C4): a watch that is refused, lost or late makes no answer
+ * wrong.
  *
  *     a member:   unwatched --read--> watched --answer--> watched, while reads go on
  *                     ^                  |

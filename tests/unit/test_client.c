@@ -827,7 +827,7 @@ test_client__tenants_see_their_own_blocks_behind_one_secret(void **state)
     locked = ground_create(&options);
     assert_int_equal(
         yb_auth_derive_line(locked->auth, YB_WIRE_ROLE_CLIENT, "yours", line, sizeof(line)), YB_OK);
-    (void)strcat(line, "\n");
+    (void)snprintf(line + strlen(line), sizeof(line) - strlen(line), "\n");
     write_secret(key, line);
     yours.secret_file = key;
     one = ground_client(locked, &mine);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <string.h>
+
+#include "client/choose.h"
+
+#define ROWS_MAX 24u
+
+/* A small world with many equals in it. */
+static uint32_t
+make_rows(struct yb_choice rows[ROWS_MAX], uint64_t *random)
+{
+    uint32_t count = (uint32_t)(unit_random(random) % (ROWS_MAX + 1));
+
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i] = (struct yb_choice){
+            .slot = (uint16_t)(i + 1),
+            .writable = unit_random(random) % 5 != 0,
+            .failed = unit_random(random) % 4 == 0,
+            .local = unit_random(random) % 6 == 0,
+            .preferred = unit_random(random) % 8 == 0,
+            .tried = unit_random(random) % 8 == 0,
+            .zone = (uint32_t)(unit_random(random) % 3),
+            .rack = (uint32_t)(unit_random(random) % 5),
+            .host = (uint32_t)(unit_random(random) % 9),
+            .capacity = unit_random(random) % 3 == 0 ? 100 : 1000,
+            .busy_bytes = unit_random(random) % 4,
+        };
+        rows[i].free_bytes = unit_random(random) % (rows[i].capacity + 1);
+    }
+    return count;
+}
+
+static bool
+possible(const struct yb_choice *row, uint64_t bytes)
+{
+    return row->writable && !row->tried && row->capacity >= bytes;
+}
+
+/* 3: the same host as one of those before; 2: rack; 1: zone; 0: nothing in common. */
+static uint32_t
+closeness(const struct yb_choice *rows, uint32_t row, const uint32_t *before, uint32_t count)
+{
+    uint32_t worst = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct yb_choice *a = &rows[row], *b = &rows[before[i]];
+        uint32_t level = a->host != 0 && a->host == b->host   ? 3
+                         : a->rack != 0 && a->rack == b->rack ? 2
+                         : a->zone != 0 && a->zone == b->zone ? 1
+                                                              : 0;
+
+        worst = level > worst ? level : worst;
+    }
+    return worst;
+}
+
+static bool
+is_in(uint32_t row, const uint32_t *list, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (list[i] == row) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of all that were possible, judged one by one, is this one right? */
+static void
+judge_place(const struct yb_choice *rows, uint32_t count, uint64_t bytes, const uint32_t *places,
+            uint32_t at)
+{
+    uint32_t row = places[at];
+    uint32_t close = closeness(rows, row, places, at);
+
+    assert_true(row < count);
+    assert_true(possible(&rows[row], bytes));
+    assert_false(is_in(row, places, at));
+    for (uint32_t other = 0; other < count; other++) {
+        if (!possible(&rows[other], bytes) || is_in(other, places, at)) {
+            continue;
+        }
+        assert_false(rows[other].preferred && !rows[row].preferred);
+        if (rows[row].preferred) {
+            assert_false(rows[other].preferred && rows[other].free_bytes > rows[row].free_bytes);
+            continue;
+        }
+        assert_false(at == 0 && rows[other].local && !rows[row].local);
+        if (!(at == 0 && rows[row].local)) {
+            assert_true(closeness(rows, other, places, at) >= close);
+        }
+    }
+}
+
+static void
+test_choose__places_are_different_able_and_as_far_apart_as_can_be(void **state)
+{
+    uint64_t random = unit_seed("choose");
+
+    for (uint32_t round = 0; round < (unit_long() ? 500000 : 50000); round++) {
+        struct yb_choice rows[ROWS_MAX];
+        uint32_t count = make_rows(rows, &random);
+        uint32_t wanted = 1 + (uint32_t)(unit_random(&random) % YB_CHOOSE_MAX);
+        uint64_t bytes = unit_random(&random) % 2 == 0 ? 50 : 500;
+        uint64_t numbers[2 * YB_CHOOSE_MAX];
+        uint32_t places[YB_CHOOSE_MAX];
+        uint32_t able = 0, made;
+
+        for (uint32_t i = 0; i < 2 * YB_CHOOSE_MAX; i++) {
+            numbers[i] = unit_random(&random);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            able += possible(&rows[i], bytes);
+        }
+        made = yb_choose_places(rows, count, bytes, NULL, 0, wanted, numbers, places);
+        assert_int_equal(made, able < wanted ? able : wanted);
+        for (uint32_t i = 0; i < made; i++) {
+            judge_place(rows, count, bytes, places, i);
+        }
+    }
+}
+
+static void
+test_choose__avoids_what_was_chosen_before(void **state)
+{
+    const struct yb_choice rows[] = {
+        {.slot = 1, .writable = true, .host = 1, .capacity = 10},
+        {.slot = 2, .writable = true, .host = 1, .capacity = 10, .free_bytes = 10},
+        {.slot = 3, .writable = true, .host = 2, .capacity = 10},
+    };
+    const uint64_t numbers[4] = {0, 1, 0, 1};
+    const uint32_t before[] = {0};
+    uint32_t places[YB_CHOOSE_MAX];
+
+    assert_int_equal(yb_choose_places(rows, 3, 5, before, 1, 2, numbers, places), 2);
+    assert_int_equal(places[0], 2);
+    assert_int_equal(places[1], 1);
+}
+
+static void
+test_choose__of_two_drawn_the_one_with_more_room_wins(void **state)
+{
+    const struct yb_choice rows[] = {
+        {.slot = 1, .writable = true, .capacity = 1000, .free_bytes = 500},
+        {.slot = 2, .writable = true, .capacity = 100, .free_bytes = 90},
+        {.slot = 3, .writable = true, .capacity = 100, .free_bytes = 10},
+    };
+    uint32_t places[YB_CHOOSE_MAX];
+
+    for (uint64_t a = 0; a < 3; a++) {
+        for (uint64_t b = 0; b < 3; b++) {
+            const uint64_t numbers[2] = {a, b};
+            const uint32_t order[] = {1, 0, 2}; /* The best first. */
+
+            assert_int_equal(yb_choose_places(rows, 3, 5, NULL, 0, 1, numbers, places), 1);
+            for (uint32_t i = 0; i < 3; i++) {
+                if (order[i] == a || order[i] == b) {
+                    assert_int_equal(places[0], order[i]);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+static void
+test_choose__reads_where_it_is_near_and_quiet_and_fails_last(void **state)
+{
+    uint64_t random = unit_seed("choose source");
+
+    for (uint32_t round = 0; round < 50000; round++) {
+        struct yb_choice rows[ROWS_MAX];
+        uint32_t count = make_rows(rows, &random);
+        uint32_t slots[4], slot_count = (uint32_t)(unit_random(&random) % 5);
+        uint32_t tried = (uint32_t)(unit_random(&random) % 16), best, able = 0;
+
+        for (uint32_t i = 0; i < slot_count; i++) {
+            bool known = count > 0 && unit_random(&random) % 4 != 0;
+
+            slots[i] = known ? (uint32_t)(unit_random(&random) % count) : UINT32_MAX;
+            able += known && (tried & 1u << i) == 0;
+        }
+        best = yb_choose_source(rows, slots, slot_count, tried);
+        assert_int_equal(best != UINT32_MAX, able > 0);
+        for (uint32_t i = 0; able > 0 && i < slot_count; i++) {
+            const struct yb_choice *one, *other;
+
+            if ((tried & 1u << i) != 0 || slots[i] == UINT32_MAX) {
+                assert_int_not_equal(best, i);
+                continue;
+            }
+            one = &rows[slots[best]];
+            other = &rows[slots[i]];
+            assert_false(one->failed && !other->failed);
+            if (one->failed == other->failed) {
+                assert_false(!one->local && other->local);
+                assert_false(one->local == other->local && one->busy_bytes > other->busy_bytes);
+            }
+        }
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choose__places_are_different_able_and_as_far_apart_as_can_be),
+        cmocka_unit_test(test_choose__avoids_what_was_chosen_before),
+        cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
+        cmocka_unit_test(test_choose__reads_where_it_is_near_and_quiet_and_fails_last),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
