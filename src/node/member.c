@@ -463,14 +463,13 @@ on_order(struct yb_mail *mail)
     heart->told_state = YB_WIRE_SLOT_STATE_SERVING;
     free(order);
     yb_loop_disarm(yb_net_loop(heart->net), &heart->timer);
-    if (heart->peer == NULL && heart->beating &&
-        yb_peer_create(heart->net, &member->facts.directory, (struct yb_id){{0}}, &heart->peer) !=
-            YB_OK) {
-        heart->beating = false; /* The lease runs out, and the node registers again. */
-    }
-    if (heart->peer != NULL &&
-        !yb_peer_lane_used(heart->peer, YB_WIRE_LANE_CONTROL, YB_CLASS_FIRST_TOKEN)) {
-        yb_peer_set_stripe(heart->peer, HEART_STRIPE);
+    if (heart->peer == NULL && heart->beating) {
+        if (yb_peer_create(heart->net, &member->facts.directory, (struct yb_id){{0}},
+                           &heart->peer) == YB_OK) {
+            yb_peer_set_stripe(heart->peer, HEART_STRIPE);
+        } else {
+            heart->beating = false; /* The lease runs out, and the node registers again. */
+        }
     }
     if (heart->stopping && heart->peer != NULL) {
         yb_peer_destroy(&heart->peer); /* A call under way ends, in on_beat(). */
