@@ -2,16 +2,17 @@
  *
  * block.h -- what a node knows of its blocks, by hash.
  *
- * The table holds every block of the node in any state: at most one GRANTED block per hash, beside it
- * any number that are being written (RULES A7) and DOOMED ones whose memory somebody still reads.
+ * The table holds every block of the node in any state: at most one GRANTED block per hash, beside
+ * it any number that are being written (RULES A7) and DOOMED ones whose memory somebody still
+ * reads.
  *
- *              take                                        give
- *     free -----------> IN_FLIGHT --> COMMITTED --> GRANTED --> ... --> free
- *                           |             |            |
- *                           +-------------+------------+--> DOOMED (off the hash) --last pin--> free
+ *              take                                           give
+ *     free ----------> IN_FLIGHT --> COMMITTED --> GRANTED --> ... --> free
+ *                          |             |            |
+ *                          +-------------+------------+--> DOOMED --last pin--> free
  *
- * The full key and, where the node checks bytes, one CRC32C per 64 KiB of the value lie in the block's
- * own memory, behind the value: a block of 2 MiB costs its record here and nothing else.
+ * The full key and, where the node checks bytes, one CRC32C per 64 KiB of the value lie in the
+ * block's own memory, behind the value: a block of 2 MiB costs its record here and nothing else.
  *
  * Invariants
  *   B1  yb_block_find() returns a GRANTED block whose tenant and full key are those asked for, or

@@ -12,8 +12,8 @@
  * below and mail, so that no amount of data can make a node look dead (DESIGN 7).
  *
  * Invariants
- *   M1  The lease ends `lease_ms` after the *sending* of the last heartbeat or registration that the
- *       directory answered OK (RULES A5); it never grows otherwise.
+ *   M1  The lease ends `lease_ms` after the *sending* of the last heartbeat or registration that
+ *       the directory answered OK (RULES A5); it never grows otherwise.
  *   M2  on_registered and on_lost alternate, on the node's loop; between on_lost and the next
  *       on_registered the lease is over.
  *   M3  Answers of an epoch below the highest that was seen are ignored (RULES A10).
@@ -96,7 +96,8 @@ YB_CHECKED enum yb_status yb_member_create(const struct yb_member_facts *facts,
 /* Set the address before start; borrowed. */
 void yb_member_set_address(struct yb_member *member, const char *address);
 
-/* Begin to register, and go on for ever. Fails with INVALID (no address). `heart` may be the same net. */
+/* Begin to register, and go on for ever. `heart` may be the same net. Fails with INVALID (no
+ * address) or as yb_peer_create() does. */
 YB_CHECKED enum yb_status yb_member_start(struct yb_member *member, struct yb_net *net,
                                           struct yb_net *heart);
 

@@ -2,12 +2,12 @@
  *
  * Copies from other nodes, by order: repair, drain, replication.
  *
- *     order --> item: fetch_block from the source --> extent when the reply comes (its size is known then)
- *                 --> COMMITTED --> publication add_replica of the grant --> GRANTED --> answer
+ *     order --> item: fetch_block from the source --> extent, when the reply tells its size
+ *           --> COMMITTED --> publication add_replica of the grant --> GRANTED --> answer
  *
  * A copy names the grant that it copies and never creates a record: if that is not current any more
- * the directory refuses it, and the copy goes (RULES A6). Up to WINDOW items of all orders are under
- * way, in the background class.
+ * the directory refuses it, and the copy goes (RULES A6). Up to WINDOW items of all orders are
+ * under way, in the background class.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  *
  * What goes when memory is short: the policy chooses, this file carries it out.
  *
- * Nothing waits for eviction: an allocation that finds no room evicts as many victims as it takes, up to
- * YB_NODE_EVICT_STEP of them, and the tick keeps use below the high mark, so that most allocations
- * find room. The cost is that of the victims; keys are never walked.
+ * Nothing waits for eviction: an allocation that finds no room evicts as many victims as it takes,
+ * up to YB_NODE_EVICT_STEP of them, and the tick keeps use below the high mark, so that most
+ * allocations find room. The cost is that of the victims; keys are never walked.
  */
 #include "base/check.h"
 #include "node/node_internal.h"

@@ -101,8 +101,8 @@ get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const u
     yb_node_count_status(node, YB_NODE_STAT_GETS, status);
 }
 
-/* Answer every item; the answers stand in the node's scratch. Returns the length of the body, 0: the
- * request breaks its table. */
+/* Answer every item; the answers stand in the node's scratch. Returns the length of the body, 0:
+ * the request breaks its table. */
 static size_t
 get_items(struct yb_node_read *read, struct yb_request *request, const struct yb_wire_get *body)
 {

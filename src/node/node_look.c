@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking around in a node: listings, removal of what nobody holds, numbers. All in bounded steps; a
- * cursor is a place in the table of blocks, so that what is there throughout is named.
+ * Looking around in a node: listings, removal of what nobody holds, numbers. All in bounded steps;
+ * a cursor is a place in the table of blocks, so that what is there throughout is named.
  */
 #include <regex.h>
 #include <string.h>
@@ -78,8 +78,8 @@ matches(const struct match *match, const uint8_t *key, uint32_t key_bytes)
     return regexec(&match->regex, text, 0, NULL, 0) == 0;
 }
 
-/* Return the next block at or after *cursor that can be read and matches, and move the cursor behind
- * it; NULL when the step is over or, with *cursor 0, the walk. */
+/* Return the next block at or after *cursor that can be read and matches, and move the cursor
+ * behind it; NULL when the step is over or, with *cursor 0, the walk. */
 static struct yb_block *
 next_match(struct yb_node *node, const struct match *match, uint64_t *cursor, uint64_t stop)
 {

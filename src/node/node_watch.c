@@ -2,11 +2,11 @@
  *
  * Who is told that a block is gone: its last few readers, and nobody else.
  *
- * A block remembers up to YB_BLOCK_READERS recent readers, two bytes each. When it goes, its name is
- * put into the box of each; a reader collects its box by a watch, a call that is answered when there
- * is something in it. Whoever does not watch, or whose box is full, finds out at the node, which
- * costs one trip (DESIGN 1.2). So a dropped block costs at most as many names as it had recent
- * readers, in messages that carry many.
+ * A block remembers up to YB_BLOCK_READERS recent readers, two bytes each. When it goes, its name
+ * is put into the box of each; a reader collects its box by a watch, a call that is answered when
+ * there is something in it. Whoever does not watch, or whose box is full, finds out at the node,
+ * which costs one trip (DESIGN 1.2). So a dropped block costs at most as many names as it had
+ * recent readers, in messages that carry many.
  */
 #include <stdlib.h>
 #include <string.h>

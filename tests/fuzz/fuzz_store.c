@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any requests, of any role, to a directory and a node that live in the simulation: each is answered or
- * its connection ends, the node's books stay right, and nothing is used after it is gone.
+ * Any requests, of any role, to a directory and a node that live in the simulation: each is
+ * answered or its connection ends, the node's books stay right, and nothing is used after it is
+ * gone.
  *
- * The input is a list of requests: who asks, whom, which type, whether the numbers that name the present life
- * are filled in, then the lengths and bytes of body and data. Without that help hardly anything would
- * get behind the first check.
+ * The input is a list of requests: who asks, whom, which type, whether the numbers that name the
+ * present life are filled in, then the lengths and bytes of body and data. Without that help
+ * hardly anything would get behind the first check.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -129,7 +129,8 @@ test_golden__every_message_has_its_bytes_and_no_others(void **state)
     for (size_t i = 0; i < sizeof(golden_transfer_cases) / sizeof(golden_transfer_cases[0]); i++) {
         try_case(&golden_transfer_cases[i], &random);
     }
-    for (size_t i = 0; i < sizeof(golden_directory_cases) / sizeof(golden_directory_cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(golden_directory_cases) / sizeof(golden_directory_cases[0]);
+         i++) {
         try_case(&golden_directory_cases[i], &random);
     }
     for (size_t i = 0; i < sizeof(golden_node_cases) / sizeof(golden_node_cases[0]); i++) {
