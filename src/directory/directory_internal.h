@@ -208,6 +208,12 @@ struct yb_directory {
     struct yb_task poll_task;
     struct yb_directory_port *dirty;
 
+    /* Unconfirmed orders: drops by two bytes of their hash, flushes, and slots whose orders are more
+     * than can be remembered. What is nowhere here need not be looked for. */
+    uint32_t drops_pending[65536];
+    uint32_t flushes_pending;
+    uint32_t ports_overflowed;
+    uint32_t orders_pending;
     uint32_t settle_count;
     struct yb_directory_settle *after_rebuild;
     struct yb_directory_poll polls[YB_DIRECTORY_POLLS_MAX];
@@ -340,9 +346,11 @@ struct yb_directory_settle *yb_directory_settle_begin(struct yb_directory *direc
 void yb_directory_settle_wait(struct yb_directory *directory, struct yb_directory_settle *settle,
                               uint16_t slot, uint64_t number);
 
-/* Wait for everything that was ordered of anybody until now. */
-void yb_directory_settle_wait_all(struct yb_directory *directory,
-                                  struct yb_directory_settle *settle);
+/* Wait for what was ordered of anybody until now about a block: drops of it, flushes of its tenant.
+ * Whoever is told that a key is gone, or put anew, must not find an earlier block of it. */
+void yb_directory_settle_wait_for(struct yb_directory *directory,
+                                  struct yb_directory_settle *settle, uint32_t tenant,
+                                  struct yb_id hash);
 
 /* Answer `request` when nothing is waited for any more, which may be at once. `body` is copied. */
 void yb_directory_settle_go(struct yb_directory *directory, struct yb_directory_settle *settle,

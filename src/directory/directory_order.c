@@ -88,17 +88,58 @@ yb_directory_settle_wait(struct yb_directory *directory, struct yb_directory_set
         (struct yb_directory_wait){.slot = slot, .life = port->life, .number = number};
 }
 
-void
-yb_directory_settle_wait_all(struct yb_directory *directory, struct yb_directory_settle *settle)
+static uint32_t *
+pending_drops(struct yb_directory *directory, struct yb_id hash)
 {
+    return &directory->drops_pending[hash.bytes[0] | (uint32_t)hash.bytes[1] << 8];
+}
+
+/* Return the number of the last order of a slot that is about a block; 0: there is none. */
+static uint64_t
+last_order(const struct yb_directory_port *port, uint32_t tenant, struct yb_id hash)
+{
+    if (port->overflowed) {
+        return NEVER_NUMBER; /* Some of its orders were not remembered. */
+    }
+    for (uint32_t i = port->order_count; i > 0; i--) {
+        const struct yb_directory_order *order =
+            &port->orders[(port->order_first + i - 1) & (port->order_room - 1)];
+
+        if (order->tenant == tenant &&
+            (order->kind == YB_DIRECTORY_FLUSH || yb_id_equal(order->hash, hash))) {
+            return port->confirmed + i;
+        }
+    }
+    return 0;
+}
+
+void
+yb_directory_settle_wait_for(struct yb_directory *directory, struct yb_directory_settle *settle,
+                             uint32_t tenant, struct yb_id hash)
+{
+    if (*pending_drops(directory, hash) == 0 && directory->flushes_pending == 0 &&
+        directory->ports_overflowed == 0) {
+        return;
+    }
     for (uint32_t i = 1; i <= YB_MEMBERS_SLOTS_MAX; i++) {
         const struct yb_directory_port *port = directory->ports[i];
 
         if (port != NULL && port->open) {
             yb_directory_settle_wait(directory, settle, (uint16_t)i,
-                                     port->overflowed ? NEVER_NUMBER : port->issued);
+                                     last_order(port, tenant, hash));
         }
     }
+}
+
+/* Count an order that is pending from now on (1), or no longer (-1). */
+static void
+count_pending(struct yb_directory *directory, const struct yb_directory_order *order, int by)
+{
+    uint32_t *counter = order->kind == YB_DIRECTORY_FLUSH ? &directory->flushes_pending
+                                                          : pending_drops(directory, order->hash);
+
+    *counter += (uint32_t)by;
+    directory->orders_pending += (uint32_t)by;
 }
 
 static void
@@ -236,6 +277,7 @@ yb_directory_order(struct yb_directory *directory, uint16_t slot,
                         yb_log_str("name", member->facts.name), yb_log_u64("slot", slot),
                         yb_log_u64("unconfirmed", port->order_count));
         }
+        directory->ports_overflowed += port->overflowed ? 0 : 1;
         port->overflowed = true;
         yb_directory_fence(directory, member);
         return NEVER_NUMBER; /* Until it is dead. */
@@ -243,6 +285,7 @@ yb_directory_order(struct yb_directory *directory, uint16_t slot,
     port->orders[(port->order_first + port->order_count) & (port->order_room - 1)] = *order;
     port->order_count++;
     port->issued++;
+    count_pending(directory, order, 1);
     yb_directory_count(directory, YB_DIRECTORY_STAT_ORDERS, 1);
     mark_dirty(port);
     return port->issued;
@@ -303,6 +346,10 @@ member_of(const struct yb_directory_port *port)
 static void
 confirm(struct yb_directory_port *port, uint32_t count)
 {
+    for (uint32_t i = 0; i < count; i++) {
+        count_pending(port->directory,
+                      &port->orders[(port->order_first + i) & (port->order_room - 1)], -1);
+    }
     port->order_first = (port->order_first + count) & (port->order_room - 1);
     port->order_count -= count;
     port->confirmed += count;
@@ -592,6 +639,11 @@ yb_directory_port_open(struct yb_directory *directory, const struct yb_members_s
 static void
 port_clear(struct yb_directory_port *port)
 {
+    for (uint32_t i = 0; i < port->order_count; i++) {
+        count_pending(port->directory,
+                      &port->orders[(port->order_first + i) & (port->order_room - 1)], -1);
+    }
+    port->directory->ports_overflowed -= port->open && port->overflowed ? 1 : 0;
     port->open = false;
     port->order_first = 0;
     port->order_count = 0;

@@ -112,6 +112,16 @@ end_older(struct stream *stream, uint32_t at, enum yb_directory_order_kind reaso
     }
 }
 
+/* Blocks of this key that were ended before may still be served somewhere, though nobody was told
+ * yet that they are gone: this put is answered when they are not. */
+static void
+wait_for_older(struct stream *stream, const struct yb_wire_publish_item *item)
+{
+    if (stream->settle != NULL) {
+        yb_directory_settle_wait_for(stream->directory, stream->settle, stream->tenant, item->hash);
+    }
+}
+
 /* A put: the write that the index has accepted, or not. */
 static void
 finish_put(struct stream *stream, uint32_t at)
@@ -128,6 +138,7 @@ finish_put(struct stream *stream, uint32_t at)
                               stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
         }
         tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
+        wait_for_older(stream, item);
         end_older(stream, at, YB_DIRECTORY_DROP_REPLACED,
                   item->mode == YB_WIRE_MODE_REPLACE ? stream->settle : NULL);
         directory->published++;
@@ -160,9 +171,8 @@ finish_copy(struct stream *stream, uint32_t at)
 
     if (result->status == YB_OK) {
         tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
-        if (stream->known[at] && item->mode == YB_WIRE_MODE_REPLACE && stream->settle != NULL) {
-            /* The version before may still be served somewhere: this answer waits as the first. */
-            yb_directory_settle_wait_all(directory, stream->settle);
+        if (stream->known[at]) {
+            wait_for_older(stream, item); /* As the first replica's answer. */
         }
         answer(stream, stream->places[at], YB_OK, grant,
                result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
@@ -369,9 +379,7 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
         answer(stream, place, held == item->grant ? YB_OK : YB_REFUSED, held, 0);
     } else if (known && held == found.grant) {
         answer(stream, place, YB_OK, held, 0);
-        if (item->mode == YB_WIRE_MODE_REPLACE && stream->settle != NULL) {
-            yb_directory_settle_wait_all(directory, stream->settle);
-        }
+        wait_for_older(stream, item);
     } else {
         answer(stream, place, YB_STALE, known ? found.grant : 0, 0);
     }
@@ -507,6 +515,7 @@ take_message(struct stream *stream, struct yb_request *request)
             return;
         }
     }
+    may_wait = may_wait || (directory->orders_pending > 0 && message->items.count > 0);
     stream->settle = may_wait ? yb_directory_settle_begin(directory) : NULL;
     if (may_wait && stream->settle == NULL) {
         reply_whole(directory, request, YB_AGAIN, message->sequence);

@@ -174,6 +174,7 @@ remove_keys(struct yb_directory *directory, const struct yb_wire_removal *body, 
         yb_index_apply(directory->index, directory->ops, count, yb_directory_now_ms(directory),
                        directory->results);
         for (uint32_t j = 0; j < count; j++) {
+            yb_directory_settle_wait_for(directory, settle, tenant, directory->ops[j].hash);
             store_removal(
                 directory, i + j,
                 finish_removal(directory, &directory->ops[j], &directory->results[j], settle));

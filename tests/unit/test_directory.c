@@ -311,7 +311,8 @@ test_directory__a_second_replica_of_a_replacement_waits_as_the_first(void **stat
     assert_int_equal(stage_lookup(&stage->client, hash).count, 2);
 }
 
-/* RULES B4: what is dropped is named by its grant; a new put of the key is another block. */
+/* RULES B4: what is dropped is named by its grant; a new put of the key is another block, and is
+ * answered when the one before is served nowhere. */
 static void
 test_directory__drops_are_sent_again_until_they_are_confirmed(void **state)
 {
@@ -319,20 +320,58 @@ test_directory__drops_are_sent_again_until_they_are_confirmed(void **state)
     struct stage_actor *node = &stage->nodes[0];
     struct yb_id hash = stage_hash(1);
     uint64_t old = stage_put(node, hash, 7, 1);
-    struct stage_call *call;
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, hash, 0, 8);
+    struct stage_call *removal;
+    struct stage_call *second;
+    struct stage_call *put;
+    uint8_t body[512];
     uint64_t grant;
 
     node->manner = STAGE_REFUSES;
-    call = stage_begin_remove(&stage->client, hash, false);
+    removal = stage_begin_remove(&stage->client, hash, false);
     STAGE_AWAIT(stage, node->messages >= 2);
-    assert_false(call->done);
-    grant = stage_put(node, hash, 8, 1);
-    assert_true(grant > old);
+    assert_int_equal(stage_lookup(&stage->client, hash).presence, YB_WIRE_PRESENCE_ABSENT);
+    second = stage_begin_remove(&stage->client, hash, false);
+    stage_pass_ms(stage, 100);
+    put = stage_begin_call(
+        node, YB_WIRE_DIRECTORY_TYPE_PUBLISH, body,
+        stage_encode_publication(node, ++node->sequence, YB_WIRE_PHASE_DELTA, &item, 1, body));
+    stage_pass_ms(stage, 100);
+    assert_false(removal->done);
+    assert_false(second->done); /* It would be told that the key is gone. */
+    assert_false(put->done);
+    assert_true(stage_put(node, stage_hash(2), 9, 1) > old); /* Others do not wait. */
     node->manner = STAGE_OBEYS;
-    assert_int_equal(stage_end_call(stage, call), YB_OK);
+    assert_int_equal(stage_end_call(stage, removal), YB_OK);
+    assert_int_equal(stage_end_call(stage, second), YB_OK);
+    assert_int_equal(stage_removal(stage->reply, stage->reply_bytes), YB_NOT_FOUND);
+    assert_int_equal(stage_end_call(stage, put), YB_OK);
+    grant = stage_lookup(&stage->client, hash).grant;
+    assert_true(grant > old);
     assert_int_equal(stage_count_orders(node, YB_WIRE_NODE_TYPE_DROP, hash, old), 1);
     assert_int_equal(stage_count_orders(node, YB_WIRE_NODE_TYPE_DROP, hash, grant), 0);
-    assert_int_equal(stage_lookup(&stage->client, hash).grant, grant);
+    assert_int_equal(stage->directory->orders_pending, 0);
+}
+
+/* H4: a flush that is under way hides blocks; who removes one of them is not told before. */
+static void
+test_directory__a_removal_during_a_flush_waits_for_it(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_call *flush;
+    struct stage_call *removal;
+
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 7, 1);
+    stage->nodes[0].manner = STAGE_HOLDS;
+    flush = stage_begin_call(&stage->client, YB_WIRE_DIRECTORY_TYPE_REMOVE_ALL, NULL, 0);
+    STAGE_AWAIT(stage, stage->nodes[0].held_count == 1);
+    removal = stage_begin_remove(&stage->client, stage_hash(1), false);
+    stage_pass_ms(stage, 200);
+    assert_false(removal->done);
+    stage_release(&stage->nodes[0], YB_OK);
+    assert_int_equal(stage_end_call(stage, flush), YB_OK);
+    assert_int_equal(stage_end_call(stage, removal), YB_OK);
+    assert_int_equal(stage_removal(stage->reply, stage->reply_bytes), YB_NOT_FOUND);
 }
 
 static void
@@ -754,6 +793,7 @@ main(void)
         TEST(a_replacement_waits_until_the_old_version_is_gone),
         TEST(a_second_replica_of_a_replacement_waits_as_the_first),
         TEST(drops_are_sent_again_until_they_are_confirmed),
+        TEST(a_removal_during_a_flush_waits_for_it),
         TEST(a_hold_keeps_a_block_from_removal_and_is_passed_on),
         TEST(a_flush_waits_for_every_node_and_outlives_the_directory),
         TEST(an_announcement_lets_others_wait_and_expires),
