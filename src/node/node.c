@@ -115,8 +115,8 @@ yb_node_key(const struct yb_node *node, const struct yb_block *block)
 }
 
 struct yb_block *
-yb_node_find(struct yb_node *node, uint32_t tenant, struct yb_id hash, const uint8_t *key,
-             uint32_t key_bytes, uint64_t grant, enum yb_status *status_out)
+yb_node_find(struct yb_node *node, uint32_t tenant, const struct yb_node_name *name,
+             enum yb_status *status_out)
 {
     struct yb_block *block;
 
@@ -125,15 +125,16 @@ yb_node_find(struct yb_node *node, uint32_t tenant, struct yb_id hash, const uin
         return NULL;
     }
     *status_out = YB_NOT_FOUND;
-    block = yb_block_granted(node->blocks, hash);
+    block = yb_block_granted(node->blocks, name->hash);
     if (block == NULL || block->tenant != tenant || block->flush < node->tenants[tenant].flush ||
         block->expires_ns <= yb_node_now(node)) {
         return NULL;
     }
-    if (block->key_bytes != key_bytes || memcmp(yb_node_key(node, block), key, key_bytes) != 0) {
+    if (block->key_bytes != name->key_bytes ||
+        memcmp(yb_node_key(node, block), name->key, name->key_bytes) != 0) {
         return NULL; /* Another key of the same hash: a miss. */
     }
-    if (grant != YB_WIRE_NO_GRANT && grant != block->grant) {
+    if (name->grant != YB_WIRE_NO_GRANT && name->grant != block->grant) {
         *status_out = YB_STALE;
         return NULL;
     }
@@ -217,8 +218,8 @@ remember_ghost(struct yb_node *node, const struct yb_block *block, uint8_t fate)
         (struct yb_node_ghost){.hash = block->hash, .when_ns = yb_node_now(node), .fate = fate};
 }
 
-/* Tell the directory that a copy is gone. The stream may be full or down: then the inventory says it,
- * by not naming it. */
+/* Tell the directory that a copy is gone. The stream may be full or down: then the inventory says
+ * it, by not naming it. */
 static void
 withdraw_block(struct yb_node *node, const struct yb_block *block)
 {
@@ -589,53 +590,6 @@ sweep(struct yb_node *node)
     }
 }
 
-/* Let heartbeats and metrics know. */
-static void
-show_vitals(struct yb_node *node)
-{
-    static const struct {
-        enum yb_node_stat stat;
-        enum yb_dram_state state;
-    } gauges[] = {
-        {YB_NODE_STAT_LIVE, YB_DRAM_LIVE},
-        {YB_NODE_STAT_IN_FLIGHT, YB_DRAM_IN_FLIGHT},
-        {YB_NODE_STAT_UNGRANTED, YB_DRAM_UNGRANTED},
-        {YB_NODE_STAT_QUARANTINED, YB_DRAM_QUARANTINED},
-    };
-    struct yb_member_vitals *vitals = yb_member_vitals(node->member);
-    struct yb_dram_info info = yb_dram_info(node->pool);
-    const uint64_t *bytes = info.state_bytes;
-    uint32_t count = 0;
-
-    atomic_store(&vitals->live, bytes[YB_DRAM_LIVE]);
-    atomic_store(&vitals->in_flight, bytes[YB_DRAM_IN_FLIGHT]);
-    atomic_store(&vitals->ungranted, bytes[YB_DRAM_UNGRANTED]);
-    atomic_store(&vitals->quarantined, bytes[YB_DRAM_QUARANTINED]);
-    atomic_store(&vitals->drained,
-                 node->slot_state == YB_WIRE_SLOT_STATE_DRAINING && node->granted_count == 0);
-    atomic_fetch_add(&vitals->use_sequence, 1);
-    for (uint32_t i = 0; i < node->tenant_count && count < YB_MEMBER_USES; i++) {
-        uint64_t used = yb_dram_tenant_bytes(node->pool, i);
-
-        if (used > 0) {
-            struct yb_wire_tenant_use *use = &vitals->uses[count++];
-
-            use->used = used;
-            memcpy(use->tenant, node->tenants[i].name, sizeof(use->tenant));
-        }
-    }
-    atomic_store(&vitals->use_count, count);
-    atomic_fetch_add(&vitals->use_sequence, 1);
-    for (uint32_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
-        yb_stats_set(node->shard, node->stats_first + (uint32_t)gauges[i].stat,
-                     (int64_t)bytes[gauges[i].state]);
-    }
-    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_CAPACITY,
-                 (int64_t)info.allocator.capacity);
-    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BLOCKS,
-                 (int64_t)node->granted_count);
-}
-
 static void
 on_tick(struct yb_timer *timer)
 {
@@ -647,7 +601,7 @@ on_tick(struct yb_timer *timer)
     yb_node_pin_tick(node, false);
     yb_node_watch_tick(node, false);
     yb_node_pull_tick(node);
-    show_vitals(node);
+    yb_node_show_vitals(node);
     yb_loop_arm(yb_net_loop(node->net), timer, yb_node_now(node) + TICK_NS);
 }
 
@@ -906,7 +860,7 @@ yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
         node->net = NULL;
         return status;
     }
-    show_vitals(node);
+    yb_node_show_vitals(node);
     yb_loop_arm(yb_net_loop(net), &node->tick, yb_node_now(node) + TICK_NS);
     return YB_OK;
 }
@@ -1001,99 +955,4 @@ yb_node_destroy(struct yb_node **node_in)
     }
     free(node);
     *node_in = NULL;
-}
-
-/* ---- looking in ----------------------------------------------------------------------------- */
-
-void
-yb_node_info(struct yb_node *node, struct yb_node_info *info_out)
-{
-    struct yb_dram_info info = yb_dram_info(node->pool);
-
-    *info_out = (struct yb_node_info){
-        .incarnation = node->registered ? node->incarnation : 0,
-        .epoch = node->epoch,
-        .lease_until_ns = yb_member_lease_until(node->member),
-        .slot = node->slot,
-        .state = node->slot_state,
-        .capacity = info.allocator.capacity,
-        .live = info.state_bytes[YB_DRAM_LIVE],
-        .in_flight = info.state_bytes[YB_DRAM_IN_FLIGHT],
-        .ungranted = info.state_bytes[YB_DRAM_UNGRANTED],
-        .quarantined = info.state_bytes[YB_DRAM_QUARANTINED],
-        .blocks = node->granted_count,
-        .evicted = node->evicted_ever,
-    };
-}
-
-bool
-yb_node_check(struct yb_node *node, char *why_out, size_t why_bytes)
-{
-    static const struct {
-        enum yb_block_state block;
-        enum yb_dram_state extent;
-    } pairs[] = {
-        {YB_BLOCK_GRANTED, YB_DRAM_LIVE},
-        {YB_BLOCK_IN_FLIGHT, YB_DRAM_IN_FLIGHT},
-        {YB_BLOCK_COMMITTED, YB_DRAM_UNGRANTED},
-        {YB_BLOCK_DOOMED, YB_DRAM_QUARANTINED},
-    };
-    uint64_t sums[YB_BLOCK_DOOMED + 1] = {0};
-    struct yb_dram_info info = yb_dram_info(node->pool);
-    uint64_t granted = 0;
-
-    if (!yb_dram_pool_check(node->pool, why_out, (uint32_t)why_bytes)) {
-        return false;
-    }
-    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
-        struct yb_block *block = yb_block_at(node->blocks, i);
-
-        if (block->state != YB_BLOCK_FREE) {
-            sums[block->state] += block->extent.length;
-            granted += block->state == YB_BLOCK_GRANTED;
-        }
-    }
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        if (sums[pairs[i].block] != info.state_bytes[pairs[i].extent]) {
-            (void)snprintf(
-                why_out, why_bytes, "%s: %llu bytes by the blocks, %llu by the allocator",
-                yb_dram_state_name(pairs[i].extent), (unsigned long long)sums[pairs[i].block],
-                (unsigned long long)info.state_bytes[pairs[i].extent]);
-            return false;
-        }
-    }
-    if (granted != node->granted_count) {
-        (void)snprintf(why_out, why_bytes, "%llu granted blocks, %llu counted",
-                       (unsigned long long)granted, (unsigned long long)node->granted_count);
-        return false;
-    }
-    return true;
-}
-
-void
-yb_node_visit(struct yb_node *node,
-              void (*visit)(void *context, const struct yb_node_block_view *block), void *context)
-{
-    if (!yb_node_serving(node)) {
-        return;
-    }
-    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
-        struct yb_block *block = yb_block_at(node->blocks, i);
-        struct yb_node_block_view view = {
-            .hash = block->hash,
-            .grant = block->grant,
-            .flush = block->flush,
-            .size = block->size,
-        };
-
-        if (block->state != YB_BLOCK_GRANTED || block->flush < node->tenants[block->tenant].flush ||
-            block->expires_ns <= yb_node_now(node)) {
-            continue;
-        }
-        view.tenant = node->tenants[block->tenant].name;
-        view.bytes = yb_node_bytes(node, block);
-        view.key = yb_node_key(node, block);
-        view.key_bytes = block->key_bytes;
-        visit(context, &view);
-    }
 }

@@ -6,11 +6,11 @@
  * docs/protocol-node.md, registers with a directory, and publishes what it holds.
  * docs/store.md tells the protocol; RULES that it keeps: A1, A3, A5-A8, A12, B4-B6, C1, C4, C8, E4.
  *
- *     a block:   IN_FLIGHT --bytes, checksum--> COMMITTED --grant--> GRANTED --+
- *                    |                              |                 ^  |    |
- *                    +---------- given up ----------+-- EXISTS, STALE |  |    | drop, eviction, flush
- *                                                   v                 |  v    v
- *                                                 freed <--- last pin -- DOOMED
+ *     a block:   IN_FLIGHT --bytes, checksum--> COMMITTED --grant--> GRANTED
+ *                    |                              |                 |
+ *                    |  given up                    |  EXISTS, STALE  |  drop, eviction, flush
+ *                    v                              v                 v
+ *                  freed <---------------------- freed            DOOMED --last pin--> freed
  *
  * Invariants
  *   N1  Bytes are served only of a GRANTED block, by its grant, inside the serving lease, of

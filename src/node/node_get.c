@@ -70,11 +70,11 @@ get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const u
          uint32_t tenant, const struct yb_request *request, struct yb_wire_get_answer *answer)
 {
     struct yb_node *node = read->node;
+    const struct yb_node_name name = {item->hash, key, item->key_bytes, item->grant};
     uint64_t offset = item->ranged != 0 ? item->offset : 0;
     enum yb_status status;
     uint64_t bytes = 0;
-    struct yb_block *block =
-        yb_node_find(node, tenant, item->hash, key, item->key_bytes, item->grant, &status);
+    struct yb_block *block = yb_node_find(node, tenant, &name, &status);
 
     *answer = (struct yb_wire_get_answer){.status = status};
     node->gets_ever++;

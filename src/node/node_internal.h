@@ -2,9 +2,10 @@
  *
  * node_internal.h -- the parts of a node, for its own folder and its tests.
  *
- * Which file: node.c life and tenants; node_put.c bytes in; node_pull.c bytes fetched; node_get.c bytes out; node_pin.c loans;
- * node_order.c what a directory orders; node_copy.c copies from other nodes; node_evict.c what goes;
- * node_look.c listings and numbers; node_watch.c who is told that a block is gone.
+ * Which file: node.c life, tenants, states of blocks; node_put.c and node_pull.c bytes in;
+ * node_get.c bytes out; node_pin.c loans; node_order.c what a directory orders; node_copy.c copies
+ * from other nodes; node_evict.c what goes; node_watch.c who is told that a block is gone;
+ * node_look.c listings and numbers for others; node_show.c the same for this process.
  */
 #ifndef YB_NODE_NODE_INTERNAL_H
 #define YB_NODE_NODE_INTERNAL_H
@@ -222,11 +223,18 @@ uint32_t yb_node_tenant_of(struct yb_node *node, const struct yb_request *reques
 /* Whether blocks may be served at all now (N1). */
 bool yb_node_serving(const struct yb_node *node);
 
+/* What a reader calls a block. */
+struct yb_node_name {
+    struct yb_id hash;
+    const uint8_t *key;
+    uint32_t key_bytes;
+    uint64_t grant; /* YB_WIRE_NO_GRANT: any. */
+};
+
 /* Return the block that may be read under this name by this tenant now; otherwise NULL, and
- * *status_out says why: FENCED, NOT_FOUND, STALE or NOT_READY. `grant` 0: any. */
-struct yb_block *yb_node_find(struct yb_node *node, uint32_t tenant, struct yb_id hash,
-                              const uint8_t *key, uint32_t key_bytes, uint64_t grant,
-                              enum yb_status *status_out);
+ * *status_out says why: FENCED, NOT_FOUND or STALE. */
+struct yb_block *yb_node_find(struct yb_node *node, uint32_t tenant,
+                              const struct yb_node_name *name, enum yb_status *status_out);
 
 const uint8_t *yb_node_bytes(const struct yb_node *node, const struct yb_block *block);
 const uint8_t *yb_node_key(const struct yb_node *node, const struct yb_block *block);
@@ -247,6 +255,9 @@ void yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant,
 
 /* Take what is told of tenants. Returns how many blocks are gone by it. */
 uint64_t yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush);
+
+/* Let heartbeats and metrics know how the node stands (node_show.c). */
+void yb_node_show_vitals(struct yb_node *node);
 
 /* Reply, and count the request as done. */
 void yb_node_reply(struct yb_node *node, struct yb_request *request, enum yb_status status,

@@ -7,8 +7,8 @@
  *                        |  its time and a margin passed            ^
  *                        +------------------------------------------+   a late release: STALE
  *
- * A loan never outlives the serving lease at its beginning. A borrowed one has no end of its own: it
- * holds until it is released or its process is proved to be gone. What one client may hold is
+ * A loan never outlives the serving lease at its beginning. A borrowed one has no end of its own:
+ * it holds until it is released or its process is proved to be gone. What one client may hold is
  * bounded; the loans of all are records of a fixed number.
  */
 #include <stdlib.h>
@@ -190,6 +190,7 @@ static void
 pin_item(struct yb_node *node, const struct yb_request *request, const struct yb_wire_get *body,
          const struct yb_wire_get_item *item, const uint8_t *key, struct yb_wire_pin_answer *answer)
 {
+    const struct yb_node_name name = {item->hash, key, item->key_bytes, item->grant};
     uint32_t tenant = yb_node_tenant_of(node, request);
     uint64_t now_ns = yb_node_now(node);
     uint64_t lease_ns = yb_member_lease_until(node->member);
@@ -202,7 +203,7 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     memset(answer, 0, sizeof(*answer));
     until_ns = until_ns < lease_ns ? until_ns : lease_ns;
     if (tenant != UINT32_MAX) {
-        block = yb_node_find(node, tenant, item->hash, key, item->key_bytes, item->grant, &status);
+        block = yb_node_find(node, tenant, &name, &status);
     }
     if (block != NULL &&
         (node->region == 0 || (body->borrow != 0 && node->options.watch == NULL))) {

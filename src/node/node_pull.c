@@ -80,8 +80,8 @@ yb_node_pulls_destroy(struct yb_node *node)
     node->pulls = NULL;
 }
 
-/* Find a place for a sender: its own, a free one, or the one that was used longest ago. NULL: all are
- * in use. */
+/* Find a place for a sender: its own, a free one, or the one that was used longest ago. NULL: all
+ * are in use. */
 static struct pull_peer *
 place_of(struct yb_node_pulls *pulls, struct yb_id identity, const char *address)
 {

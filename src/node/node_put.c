@@ -7,8 +7,8 @@
  *     answer   of the directory, item by item; after the last one: the reply
  *
  * A put whose time is over is answered at once. What was published for it stays until the directory
- * has answered: then it is readable, or goes (RULES B5). node_pull.c brings the bytes another way, and
- * comes here for all else.
+ * has answered: then it is readable, or goes (RULES B5). node_pull.c brings the bytes another way,
+ * and comes here for all else.
  */
 #include <string.h>
 
@@ -293,6 +293,7 @@ examine(struct yb_node *node, const struct yb_wire_put_item *item, const uint8_t
 {
     struct yb_hash_bytes owner = {node->tenants[tenant].name, strlen(node->tenants[tenant].name)};
     struct yb_hash_bytes name = {key, item->key_bytes};
+    const struct yb_node_name wanted = {item->hash, key, item->key_bytes, YB_WIRE_NO_GRANT};
     struct yb_block *granted;
     enum yb_status status;
 
@@ -302,8 +303,7 @@ examine(struct yb_node *node, const struct yb_wire_put_item *item, const uint8_t
     if (!yb_id_equal(yb_hash_key(node->seed, owner, name), item->hash)) {
         return YB_INVALID; /* Its sender hashes under another seed, or lies. */
     }
-    granted =
-        yb_node_find(node, tenant, item->hash, key, item->key_bytes, YB_WIRE_NO_GRANT, &status);
+    granted = yb_node_find(node, tenant, &wanted, &status);
     if (granted != NULL && granted->write == write) {
         out->grant = granted->grant; /* This very put, told again. */
         return YB_OK;
@@ -428,6 +428,31 @@ yb_node_put_begin(struct yb_node *node, struct yb_request *request, struct yb_no
     return YB_OK;
 }
 
+/* Find places for all items of a put. */
+static enum yb_status
+put_places(struct yb_node_put *put, const struct yb_wire_put *body, uint32_t tenant)
+{
+    uint64_t data = 0;
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        struct yb_node_put_item *item = &put->items[i];
+        struct yb_wire_put_item wire;
+
+        yb_wire_put_item_at(&body->items, i, &wire);
+        if (wire.key_bytes == 0 || at + wire.key_bytes > body->keys.length) {
+            return YB_PROTOCOL;
+        }
+        yb_node_put_item_place(put, &wire, body->keys.bytes + at, tenant, body->write);
+        at += wire.key_bytes;
+        data += wire.size;
+        if (!(item->block != NULL ? land_bytes(put, item) : sink_bytes(put, wire.size))) {
+            return YB_NO_SPACE; /* More vectors than there are, or than is worth to be read. */
+        }
+    }
+    return at == body->keys.length && data == put->request->data_bytes ? YB_OK : YB_PROTOCOL;
+}
+
 /* Understand a put and find places for what it brings. */
 static enum yb_status
 put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put **put_out)
@@ -435,8 +460,6 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
     uint32_t tenant = yb_node_tenant_of(node, request);
     struct yb_wire_put body;
     struct yb_node_put *put;
-    uint64_t data = 0;
-    size_t at = 0;
     enum yb_status status;
 
     if (node->stopping || !yb_node_serving(node)) {
@@ -453,31 +476,13 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
     if (status != YB_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < body.items.count; i++) {
-        struct yb_node_put_item *item = &put->items[i];
-        struct yb_wire_put_item wire;
-
-        yb_wire_put_item_at(&body.items, i, &wire);
-        if (wire.key_bytes == 0 || at + wire.key_bytes > body.keys.length) {
-            goto err_protocol;
-        }
-        yb_node_put_item_place(put, &wire, body.keys.bytes + at, tenant, body.write);
-        at += wire.key_bytes;
-        data += wire.size;
-        if (!(item->block != NULL ? land_bytes(put, item) : sink_bytes(put, wire.size))) {
-            yb_node_put_undo(put); /* More vectors than there are, or worth to be thrown away. */
-            return YB_NO_SPACE;
-        }
-    }
-    if (at != body.keys.length || data != request->data_bytes) {
-        goto err_protocol;
+    status = put_places(put, &body, tenant);
+    if (status != YB_OK) {
+        yb_node_put_undo(put);
+        return status;
     }
     *put_out = put;
     return YB_OK;
-
-err_protocol:
-    yb_node_put_undo(put);
-    return YB_PROTOCOL;
 }
 
 enum yb_status
