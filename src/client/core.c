@@ -130,6 +130,8 @@ yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot)
     io->incarnation = member != NULL ? member->wire.incarnation : 0;
     io->bytes = 0;
     io->count = io->iov_count = io->key_bytes = 0;
+    io->moving = false;
+    io->ticket = io->held_count = 0;
     io->previous = NULL;
     io->next = core->io_list;
     if (core->io_list != NULL) {
@@ -293,6 +295,7 @@ drop_member(struct yb_client_core *core, uint32_t row)
     if (core->members[row].peer != NULL) {
         yb_peer_destroy(&core->members[row].peer);
     }
+    yb_core_near_close(core, &core->members[row]);
     if (row != last) {
         core->members[row] = core->members[last];
         core->choices[row] = core->choices[last];
@@ -352,6 +355,7 @@ take_members(struct yb_client_core *core, const struct yb_wire_members *answer)
         if (member != NULL) {
             member->wire = wire;
             member->seen = true;
+            yb_core_near_open(core, member);
             set_choice(core, (uint32_t)(member - core->members));
         }
     }
@@ -579,6 +583,7 @@ work_join(struct yb_core_work *work)
         case YB_CLIENT_GET:
         case YB_CLIENT_PIN: yb_core_get_begin(work, i); break;
         case YB_CLIENT_EXIST: yb_core_push(work, &work->lookup, i, YB_CORE_WANT_LOOKUP); break;
+        /* REMOVE and RELEASE */
         default: yb_core_push(work, &work->ready, i, YB_CORE_READY); break;
         }
     }
@@ -676,6 +681,7 @@ on_pump(struct yb_task *task)
         yb_core_put_pump(work);
         break;
     case YB_CLIENT_REMOVE: yb_core_remove_pump(work); break;
+    case YB_CLIENT_RELEASE: yb_core_release_pump(work); break;
     case YB_CLIENT_REMOVE_ALL: yb_core_remove_all_pump(work); break;
     default:
         yb_core_lookup_pump(work);
@@ -781,6 +787,9 @@ work_items(struct yb_core_work *work)
         for (uint32_t k = 0; k < item->iov_count; k++) {
             work->items[i].room += item->iov[k].iov_len;
         }
+        if (batch->kind == YB_CLIENT_RELEASE) {
+            work->items[i].grant = item->pin;
+        }
         item->status = YB_IN_PROGRESS;
         item->bytes = item->grant = item->eta_ns = item->pin = 0;
         item->size = batch->kind == YB_CLIENT_PUT ? work->items[i].room : 0;
@@ -839,7 +848,11 @@ yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch
     }
     work->cancelled = true;
     for (struct yb_core_io *io = core->io_list; io != NULL; io = io->next) {
-        if (io->work == work) {
+        if (io->work == work && io->moving) {
+            if (yb_transfer_cancel(core->options.engine, io->batch) != YB_OK) {
+                YB_ASSERT(false); /* It is released by its mail, which has not come. */
+            }
+        } else if (io->work == work) {
             struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
             struct yb_peer *peer = io->slot == 0    ? core->directory
                                    : member != NULL ? member->peer
@@ -883,6 +896,7 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
                                   &core->hints)) != YB_OK ||
         (status = yb_pool_create("client messages", sizeof(struct yb_core_io), ios, &core->ios)) !=
             YB_OK ||
+        (status = yb_core_near_create(core, ios)) != YB_OK ||
         (status = yb_peer_create(net, &options->directory, (struct yb_id){{0}},
                                  &core->directory)) != YB_OK) {
         core->stopping = true;
@@ -905,6 +919,7 @@ yb_client_core_stop(struct yb_client_core *core)
     }
     core->stopping = true;
     yb_loop_disarm(yb_net_loop(core->net), &core->refresh);
+    yb_core_near_stop(core);
     for (struct yb_core_work *work = core->works; work != NULL; work = next) {
         next = work->next;
         yb_client_core_cancel(core, work->batch);
@@ -919,7 +934,7 @@ bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
-           core->looks == 0 && core->watches == 0;
+           core->looks == 0 && core->watches == 0 && yb_core_near_idle(core);
 }
 
 void
@@ -940,6 +955,8 @@ yb_client_core_destroy(struct yb_client_core **core_in)
         free(work);
     }
     yb_core_watches_fini(core);
+    yb_core_loans_fini(core);
+    yb_core_near_fini(core);
     yb_pool_destroy(&core->ios);
     yb_hints_destroy(&core->hints);
     free(core->ask_reply);

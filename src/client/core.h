@@ -21,6 +21,11 @@
  *       remove and reads of versioned blocks ask the directory.
  *   C5  A put that may have been applied is retried only under its write id, and ends IN_DOUBT if
  *       its outcome cannot be learned in time (RULES B5).
+ *   C6  A node that fetches the values of a put commits them only if a word of our memory held the
+ *       message's ticket after the last byte had come; it is cleared before the values' owner may
+ *       change them.
+ *   C7  What was read by a pin counts if it had come inside the pin's time, counted here from before
+ *       the request was sent; otherwise only if the node says that the pin held (RULES A12).
  *
  * Threads   The thread of its net's loop.
  * Memory    Batches and items are the caller's, borrowed from submit to `done`. Calls come from a
@@ -50,11 +55,13 @@ struct yb_client_core_options {
     struct yb_id host;  /* Boot id of this machine; none: no node is local. */
     const char *rack;   /* NULL or "": not known. */
     const char *zone;
-    uint32_t hints_max;         /* Blocks remembered, a power of two; 0: 65536; 1: none. */
-    uint32_t calls_max;         /* Calls under way; 0: 1024. */
-    uint32_t members_ms;        /* How often members and their numbers are asked; 0: 1000. */
-    uint32_t reuse_gate;        /* enum yb_client_gate */
-    struct yb_transfer *engine; /* For nodes of this host and device memory; NULL: frames only. */
+    uint32_t hints_max;  /* Blocks remembered, a power of two; 0: 65536; 1: none. */
+    uint32_t calls_max;  /* Calls under way; 0: 1024. */
+    uint32_t members_ms; /* How often members and their numbers are asked; 0: 1000. */
+    uint32_t reuse_gate; /* enum yb_client_gate */
+    /* For nodes of this host and device memory; NULL: frames only. It has the identity of the net,
+     * outlives the core, and ends before the loop does. */
+    struct yb_transfer *engine;
     const char *engine_address; /* Where it listens. */
     struct yb_stats *stats;
     struct yb_log *log;
@@ -71,7 +78,8 @@ enum yb_client_batch_kind {
     YB_CLIENT_EXIST,
     YB_CLIENT_REMOVE,
     YB_CLIENT_REMOVE_ALL, /* No items; its count is in `total`. */
-    YB_CLIENT_PIN,
+    YB_CLIENT_PIN,        /* Borrow; the bytes of an item are at `data`. */
+    YB_CLIENT_RELEASE,    /* Give back, by `pin`. */
 };
 
 struct yb_client_batch {
@@ -104,6 +112,9 @@ YB_CHECKED enum yb_status yb_client_core_create(const struct yb_client_core_opti
 
 /* End every batch (CANCELLED or IN_DOUBT); later yb_client_core_idle() is true. */
 void yb_client_core_stop(struct yb_client_core *core);
+
+/* Before that: send back what is lent to us. Returns whether all of it has been said. */
+bool yb_client_core_settle(struct yb_client_core *core);
 bool yb_client_core_idle(const struct yb_client_core *core);
 void yb_client_core_destroy(struct yb_client_core **core);
 

@@ -188,8 +188,8 @@ yb_core_lookup_pump(struct yb_core_work *work)
 /* ---- gets ----------------------------------------------------------------------------------- */
 
 /* An item was not read from where it was looked for. */
-static void
-elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why)
+void
+yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why)
 {
     struct yb_client_core *core = work->core;
     struct yb_core_item *item = &work->items[index];
@@ -225,6 +225,18 @@ elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why)
     yb_core_end(work, index, why == YB_STALE || why == YB_NOT_READY ? YB_NOT_FOUND : why);
 }
 
+void
+yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes)
+{
+    struct yb_client_core *core = work->core;
+
+    work->batch->items[index].bytes = bytes;
+    core->counters.gets++;
+    core->counters.hits++;
+    core->counters.get_bytes += bytes;
+    yb_core_end(work, index, YB_OK);
+}
+
 static void
 take_value(struct yb_core_work *work, uint32_t index, const struct yb_wire_get_answer *answer)
 {
@@ -235,19 +247,13 @@ take_value(struct yb_core_work *work, uint32_t index, const struct yb_wire_get_a
     out->size = answer->size;
     out->grant = answer->grant;
     switch (status) {
-    case YB_OK:
-        out->bytes = answer->bytes;
-        core->counters.gets++;
-        core->counters.hits++;
-        core->counters.get_bytes += answer->bytes;
-        yb_core_end(work, index, YB_OK);
-        break;
+    case YB_OK: yb_core_get_took(work, index, answer->bytes); break;
     case YB_TOO_SMALL:
     case YB_INVALID:
         core->counters.gets++;
         yb_core_end(work, index, status);
         break;
-    default: elsewhere(work, index, status); break;
+    default: yb_core_get_elsewhere(work, index, status); break;
     }
 }
 
@@ -317,7 +323,7 @@ on_got(struct yb_call *call)
         enum yb_status why = call->status != YB_OK ? call->status : YB_PROTOCOL;
 
         for (uint32_t i = 0; i < io->count; i++) {
-            elsewhere(work, io->items[i], why);
+            yb_core_get_elsewhere(work, io->items[i], why);
         }
     }
     yb_core_io_give(io);
@@ -336,8 +342,8 @@ attempt_deadline(const struct yb_core_work *work, bool others)
     return now_ns + (deadline_ns - now_ns) / 2;
 }
 
-static void
-get_send(struct yb_core_io *io)
+void
+yb_core_get_close(struct yb_core_io *io)
 {
     uint32_t keys_at = (uint32_t)(YB_WIRE_GET_BYTES + (size_t)io->count * YB_WIRE_GET_ITEM_BYTES);
     struct yb_core_work *work = io->work;
@@ -351,19 +357,25 @@ get_send(struct yb_core_io *io)
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_ITEMS, io->count);
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_KEYS, io->key_bytes);
     io->call.body_bytes = keys_at + io->key_bytes;
-    io->call.lane = YB_WIRE_LANE_BULK;
-    io->call.place = on_place;
     for (uint32_t i = 0; i < io->count; i++) {
         const struct yb_core_item *item = &work->items[io->items[i]];
 
         others = others && (item->hinted || item->slot_count > 1);
     }
     io->call.deadline_ns = attempt_deadline(work, others);
-    yb_core_send(io, on_got);
 }
 
 static void
-get_add(struct yb_core_io *io, uint32_t index)
+get_send(struct yb_core_io *io)
+{
+    yb_core_get_close(io);
+    io->call.lane = YB_WIRE_LANE_BULK;
+    io->call.place = on_place;
+    yb_core_send(io, on_got);
+}
+
+void
+yb_core_get_add(struct yb_core_io *io, uint32_t index)
 {
     struct yb_core_work *work = io->work;
     const struct yb_client_item *asked = &work->batch->items[index];
@@ -389,8 +401,8 @@ get_add(struct yb_core_io *io, uint32_t index)
     item->phase = YB_CORE_SENT;
 }
 
-static bool
-get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index)
+bool
+yb_core_get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index)
 {
     return io->count == YB_CORE_MOVE_ITEMS ||
            (io->count > 0 &&
@@ -413,7 +425,7 @@ choose(struct yb_core_work *work, uint32_t index)
     at = yb_choose_source(core->choices, rows, item->slot_count, item->tried);
     if (at == UINT32_MAX) {
         item->phase = YB_CORE_SENT;
-        elsewhere(work, index, YB_PEER_LOST);
+        yb_core_get_elsewhere(work, index, YB_PEER_LOST);
         return YB_CORE_NONE;
     }
     if (core->choices[rows[at]].failed && item->last == YB_OK && !item->hinted &&
@@ -422,54 +434,77 @@ choose(struct yb_core_work *work, uint32_t index)
         item->tried |= (uint8_t)(1u << at);
         item->lookups = YB_CORE_ATTEMPTS_MAX;
         item->phase = YB_CORE_SENT;
-        elsewhere(work, index, YB_PEER_LOST);
+        yb_core_get_elsewhere(work, index, YB_PEER_LOST);
         return YB_CORE_NONE;
     }
     item->tried |= (uint8_t)(1u << at);
     return rows[at];
 }
 
+/* The message to a member that is being filled for this route. Full ones are sent. NULL: all
+ * messages are under way. */
+static struct yb_core_io *
+open_io(struct yb_core_work *work, uint32_t index, struct yb_core_member *member,
+        enum yb_core_route route)
+{
+    bool near = route == YB_CORE_NEAR;
+    struct yb_core_io **open = near ? &member->open_near : &member->open;
+
+    if (*open != NULL && yb_core_get_full(*open, work, index)) {
+        struct yb_core_io *full = *open;
+
+        *open = NULL;
+        if (near) {
+            yb_core_pin_send(full);
+        } else {
+            get_send(full);
+        }
+    }
+    if (*open == NULL) {
+        *open = yb_core_io_take(work, near ? YB_WIRE_NODE_TYPE_PIN : YB_WIRE_NODE_TYPE_GET,
+                                member->wire.slot);
+    }
+    return *open;
+}
+
 void
 yb_core_get_pump(struct yb_core_work *work)
 {
     struct yb_client_core *core = work->core;
-    uint32_t index = YB_CORE_NONE;
+    uint32_t index;
 
-    while (work->ready.head != YB_CORE_NONE) {
-        struct yb_core_member *member;
+    while (work->ready.head != YB_CORE_NONE && core->spare_ios > 0) {
+        enum yb_core_route route;
+        struct yb_core_io *io;
         uint32_t row;
 
-        if (core->spare_ios == 0) {
-            break;
-        }
         index = yb_core_pop(work, &work->ready);
         row = choose(work, index);
         if (row == YB_CORE_NONE) {
             continue;
         }
-        member = &core->members[row];
-        if (member->open != NULL && get_full(member->open, work, index)) {
-            struct yb_core_io *full = member->open;
-
-            member->open = NULL;
-            get_send(full);
+        route = yb_core_get_route(work, index, &core->members[row]);
+        if (route == YB_CORE_NOWHERE) {
+            continue; /* The item was dealt with. */
         }
-        if (member->open == NULL) {
-            member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_GET, member->wire.slot);
-        }
-        if (member->open == NULL) {
+        io = open_io(work, index, &core->members[row], route);
+        if (io == NULL) {
             work->items[index].tried = 0;
             yb_core_push(work, &work->ready, index, YB_CORE_READY);
             break;
         }
-        get_add(member->open, index);
+        yb_core_get_add(io, index);
     }
     for (uint32_t row = 0; row < core->member_count; row++) {
         struct yb_core_io *open = core->members[row].open;
+        struct yb_core_io *near = core->members[row].open_near;
 
+        core->members[row].open = core->members[row].open_near = NULL;
         if (open != NULL) {
-            core->members[row].open = NULL;
             get_send(open);
+        }
+        if (near != NULL) {
+            yb_core_pin_send(near);
         }
     }
 }

@@ -3,7 +3,8 @@
  * core_internal.h -- the parts of the client's state machine.
  *
  * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c
- * puts; core_remove.c removals; core_look.c single questions; core_watch.c news of what is gone.
+ * puts; core_remove.c removals; core_look.c single questions; core_watch.c news of what is gone;
+ * core_near.c the engine's way: gets by pins; core_pull.c puts that are fetched; core_borrow.c loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
  * ended:
@@ -29,6 +30,7 @@
 #include "net/loop.h"
 #include "net/peer.h"
 #include "node/wire/node_wire.h"
+#include "transfer/near.h"
 
 #define YB_CORE_MAGIC        0x5942434fu /* "YBCO" */
 #define YB_CORE_MEMBERS_MAX  2048u
@@ -36,7 +38,7 @@
 #define YB_CORE_MOVE_ITEMS   128u         /* In one put or get. */
 #define YB_CORE_MOVE_BYTES   (8ull << 20) /* ... unless a single item is larger. */
 #define YB_CORE_PIECES_MAX   1024u
-#define YB_CORE_BODY_BYTES   (YB_CORE_MOVE_ITEMS * (64u + 1024u) + 4096u)
+#define YB_CORE_BODY_BYTES   (YB_CORE_MOVE_ITEMS * (64u + 1024u) + YB_CORE_PIECES_MAX * 16u + 4096u)
 #define YB_CORE_REPLY_BYTES  (YB_CORE_LOOKUP_KEYS * 32u + 64u)
 #define YB_CORE_ATTEMPTS_MAX 6u
 #define YB_CORE_WORKS_MAX    1024u /* Batches under way at a time. */
@@ -50,6 +52,15 @@ enum yb_core_phase {
     YB_CORE_RESTING,
     YB_CORE_SENT,
 };
+
+/* How the bytes of an item go to or come from a node. */
+enum yb_core_route {
+    YB_CORE_FRAMES,
+    YB_CORE_NEAR,    /* By the transfer engine. */
+    YB_CORE_NOWHERE, /* It is device memory, and there is no engine here or there. */
+};
+
+enum yb_core_device { YB_CORE_DEVICE_UNKNOWN, YB_CORE_DEVICE_NO, YB_CORE_DEVICE_YES };
 
 /* One item of a batch. */
 struct yb_core_item {
@@ -69,8 +80,10 @@ struct yb_core_item {
     uint8_t made;        /* Replicas. */
     bool hinted;
     bool versioned;
-    bool doubted; /* Some attempt of a put may have been applied. */
-    int32_t last; /* Why the last attempt failed. */
+    bool doubted;   /* Some attempt of a put may have been applied. */
+    bool frames;    /* The engine's way has failed it. */
+    uint8_t device; /* enum yb_core_device: whether it is asked of is found out once. */
+    int32_t last;   /* Why the last attempt failed. */
 };
 
 struct yb_core_list {
@@ -119,6 +132,19 @@ struct yb_core_io {
     uint32_t key_bytes;
     uint32_t items[YB_CORE_LOOKUP_KEYS]; /* Which items, in the order of the message. */
     struct iovec iov[YB_CORE_PIECES_MAX];
+
+    /* ---- the engine's way ---- */
+    bool moving; /* The engine has it, and not the net. */
+    yb_transfer_batch batch;
+    struct yb_mail mail;
+    uint64_t sent_ns;
+    uint32_t ticket;                       /* Place + 1 among the core's; 0: none. */
+    uint32_t held_count;                   /* Memory that was registered for this message. */
+    uint32_t pieces[YB_CORE_MOVE_ITEMS];   /* Reads of each item. */
+    uint64_t pins[YB_CORE_MOVE_ITEMS];     /* 0: none. */
+    uint64_t until_ns[YB_CORE_MOVE_ITEMS]; /* What has come by then is good. */
+    void *held[YB_CORE_PIECES_MAX];
+
     uint8_t body[YB_CORE_BODY_BYTES];
     uint8_t reply[YB_CORE_REPLY_BYTES];
 };
@@ -127,14 +153,59 @@ struct yb_core_member {
     struct yb_wire_member wire;
     struct yb_peer *peer; /* NULL: its address cannot be used. */
     uint64_t failed_until_ns;
-    uint32_t failures;       /* In a row. */
-    uint32_t unreported;     /* For the directory. */
-    bool seen;               /* In the newest list. */
-    bool watched;            /* A call waits there for news: core_watch.c. */
-    uint64_t watch_until_ns; /* It is of interest until then. */
-    uint64_t watch_after_ns; /* No new call before. */
-    struct yb_core_io *open; /* Being filled by pump. */
+    uint32_t failures;            /* In a row. */
+    uint32_t unreported;          /* For the directory. */
+    bool seen;                    /* In the newest list. */
+    bool watched;                 /* A call waits there for news: core_watch.c. */
+    uint64_t watch_until_ns;      /* It is of interest until then. */
+    uint64_t watch_after_ns;      /* No new call before. */
+    struct yb_core_io *open;      /* Being filled by pump ... */
+    struct yb_core_io *open_near; /* ... for the engine's way. */
+    yb_transfer_peer near;        /* Its engine, for ours; 0: not opened. */
+    uint64_t near_since_ns;
 };
+
+/* A pin that is to be given back. */
+struct yb_core_pin {
+    uint64_t incarnation;
+    uint64_t pin;
+    uint16_t slot;
+};
+#define YB_CORE_PINS_MAX  2048u /* Beyond them pins lapse. */
+#define YB_CORE_GIVE_PINS 512u  /* In one message. */
+#define YB_CORE_GIVES_MAX 8u    /* Messages under way. */
+
+/* Pins on their way back. */
+struct yb_core_give {
+    struct yb_call call;
+    struct yb_client_core *core;
+    bool busy;
+    uint8_t body[YB_WIRE_RELEASES_BYTES + YB_CORE_GIVE_PINS * YB_WIRE_PIN_ID_BYTES];
+    uint8_t reply[YB_WIRE_RELEASE_ANSWERS_BYTES + YB_CORE_GIVE_PINS * YB_WIRE_RELEASE_ANSWER_BYTES];
+};
+
+#define YB_CORE_HELD_MAX 4096u
+
+/* What there is only with an engine. */
+struct yb_core_near {
+    _Atomic uint64_t *tickets; /* Shared memory: one word for each message (C6). */
+    uint32_t *free_tickets;
+    uint32_t free_count;
+    uint32_t pin_count;
+    uint32_t gives_out;
+    struct yb_timer give_timer;
+    struct yb_core_give gives[YB_CORE_GIVES_MAX];
+    struct yb_core_pin pins[YB_CORE_PINS_MAX];
+    uint32_t held_count; /* Memory that somebody still read when its message ended. */
+    void *held[YB_CORE_HELD_MAX];
+    struct yb_transfer_item items[YB_CORE_PIECES_MAX];
+    struct yb_transfer_item_status statuses[YB_CORE_PIECES_MAX];
+    struct yb_wire_put_item put_items[YB_CORE_MOVE_ITEMS];
+    struct yb_wire_pull_source sources[YB_CORE_PIECES_MAX];
+    uint8_t keys[YB_CORE_MOVE_ITEMS * YB_CLIENT_KEY_BYTES_MAX];
+};
+
+struct yb_core_loans;
 
 struct yb_client_core {
     uint32_t magic;
@@ -171,6 +242,8 @@ struct yb_client_core {
     uint32_t watches;     /* Under way: core_watch.c. */
     uint32_t watch_count; /* Allocated. */
     struct yb_core_watch *free_watches;
+    struct yb_core_near *near;   /* NULL: no engine. */
+    struct yb_core_loans *loans; /* core_borrow.c */
     struct yb_client_counters counters;
 };
 
@@ -223,6 +296,65 @@ uint64_t yb_core_random(struct yb_client_core *core);
 
 /* Append an item's pieces, from `offset` on `bytes` of them, to the message's vectors. */
 bool yb_core_pieces(struct yb_core_io *io, const struct yb_client_item *item, uint64_t bytes);
+
+/* Parts of gets that come the other way too: fill in an item, close the body up, say whether there
+ * is no room for one more, try another replica, and how long one may take. */
+void yb_core_get_add(struct yb_core_io *io, uint32_t index);
+void yb_core_get_close(struct yb_core_io *io);
+bool yb_core_get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index);
+void yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why);
+void yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes);
+
+/* Parts of puts: what the node is told of an item, and what it answered. */
+void yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
+                          struct yb_wire_put_item *wire_out);
+void yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status,
+                         uint64_t grant);
+
+/* ---- core_near.c ---------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_core_near_create(struct yb_client_core *core, uint32_t messages);
+void yb_core_near_stop(struct yb_client_core *core);
+bool yb_core_near_idle(const struct yb_client_core *core);
+void yb_core_near_fini(struct yb_client_core *core);
+
+/* A member came to be known, or goes. */
+void yb_core_near_open(struct yb_client_core *core, struct yb_core_member *member);
+void yb_core_near_close(struct yb_client_core *core, struct yb_core_member *member);
+
+/* Whether any of an item's memory is a device's. */
+bool yb_core_is_device(struct yb_core_work *work, uint32_t index);
+
+enum yb_core_route yb_core_get_route(struct yb_core_work *work, uint32_t index,
+                                     struct yb_core_member *member);
+void yb_core_pin_send(struct yb_core_io *io);
+
+/* Give a pin back, a little later, together with others. */
+void yb_core_give(struct yb_core_io *io, uint64_t pin);
+void yb_core_give_to(struct yb_client_core *core, uint16_t slot, uint64_t incarnation,
+                     uint64_t pin);
+
+/* The engine has ended what an io waits for: post its mail. `done` of a batch. */
+void yb_core_engine_done(struct yb_transfer *engine, yb_transfer_batch batch, void *owner);
+
+/* ---- core_pull.c ---------------------------------------------------------------------------- */
+
+enum yb_core_route yb_core_put_route(struct yb_core_work *work, uint32_t index,
+                                     struct yb_core_member *member);
+void yb_core_pull_send(struct yb_core_io *io);
+
+/* Memory that was still being read is looked at again. */
+void yb_core_held_look(struct yb_client_core *core);
+
+/* ---- core_borrow.c -------------------------------------------------------------------------- */
+
+/* What became of an item that was pinned to be borrowed. */
+void yb_core_borrow_take(struct yb_core_io *io, uint32_t at,
+                         const struct yb_wire_pin_answer *answer);
+void yb_core_release_pump(struct yb_core_work *work);
+/* Give everything back that is borrowed; for the end. */
+void yb_core_loans_stop(struct yb_client_core *core);
+void yb_core_loans_fini(struct yb_client_core *core);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

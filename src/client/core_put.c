@@ -129,10 +129,14 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (item->doubted) {
         yb_core_end(work, index, YB_IN_DOUBT);
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
-               last == YB_QUOTA || item->attempts >= YB_CORE_ATTEMPTS_MAX) {
+               last == YB_QUOTA || last == YB_UNSUPPORTED ||
+               item->attempts >= YB_CORE_ATTEMPTS_MAX) {
         yb_core_end(work, index, last);
     } else if (work->over) {
         yb_core_end(work, index, work->cancelled ? YB_CANCELLED : last);
+    } else if (last == YB_UNREACHABLE && item->frames) {
+        item->placed_count = 0; /* The same places may take it another way. */
+        yb_core_push(work, &work->ready, index, YB_CORE_READY);
     } else if (last == YB_NO_SPACE || last == YB_FENCED || last == YB_PEER_LOST ||
                last == YB_UNREACHABLE || last == YB_REFUSED) {
         yb_core_push(work, &work->ready, index, YB_CORE_READY); /* Somewhere else. */
@@ -141,8 +145,9 @@ settle(struct yb_core_work *work, uint32_t index)
     }
 }
 
-static void
-take_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status, uint64_t grant)
+void
+yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status,
+                    uint64_t grant)
 {
     struct yb_core_item *item = &work->items[index];
 
@@ -183,13 +188,13 @@ on_put(struct yb_call *call)
             struct yb_wire_put_answer answer;
 
             yb_wire_put_answer_at(&answers.answers, i, &answer);
-            take_outcome(work, io->items[i], (enum yb_status)answer.status, answer.grant);
+            yb_core_put_outcome(work, io->items[i], (enum yb_status)answer.status, answer.grant);
         }
     } else {
         enum yb_status why = call->status == YB_OK ? YB_IN_DOUBT : call->status;
 
         for (uint32_t i = 0; i < io->count; i++) {
-            take_outcome(work, io->items[i], why, 0);
+            yb_core_put_outcome(work, io->items[i], why, 0);
         }
     }
     yb_core_io_give(io);
@@ -217,18 +222,16 @@ put_send(struct yb_core_io *io)
     yb_core_send(io, on_put);
 }
 
-static void
-put_add(struct yb_core_io *io, uint32_t index)
+void
+yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
+                     struct yb_wire_put_item *wire_out)
 {
-    struct yb_core_work *work = io->work;
     const struct yb_client_put_options *options = &work->batch->put;
     const struct yb_client_item *asked = &work->batch->items[index];
-    struct yb_core_item *item = &work->items[index];
-    uint8_t *keys =
-        io->body + YB_WIRE_PUT_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_PUT_ITEM_BYTES;
-    struct yb_wire_put_item wire = {
-        .hash = item->hash,
-        .size = item->room,
+
+    *wire_out = (struct yb_wire_put_item){
+        .hash = work->items[index].hash,
+        .size = work->items[index].room,
         .ttl_ms = options->ttl_ms,
         .group = asked->group,
         .parent = asked->parent,
@@ -238,7 +241,19 @@ put_add(struct yb_core_io *io, uint32_t index)
         .replicas = (uint8_t)wanted_replicas(work),
         .mode = options->replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT,
     };
+}
 
+static void
+put_add(struct yb_core_io *io, uint32_t index)
+{
+    struct yb_core_work *work = io->work;
+    const struct yb_client_item *asked = &work->batch->items[index];
+    struct yb_core_item *item = &work->items[index];
+    uint8_t *keys =
+        io->body + YB_WIRE_PUT_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_PUT_ITEM_BYTES;
+    struct yb_wire_put_item wire;
+
+    yb_core_put_describe(work, index, &wire);
     yb_wire_put_item_store(&wire, io->body + YB_WIRE_PUT_BYTES +
                                       (size_t)io->count * YB_WIRE_PUT_ITEM_BYTES);
     memcpy(keys + io->key_bytes, asked->key, asked->key_bytes);
@@ -310,37 +325,59 @@ choose_rows(struct yb_core_work *work, uint32_t index, uint32_t rows_out[YB_CHOO
     return count;
 }
 
+static void
+flush(struct yb_core_io **open)
+{
+    struct yb_core_io *io = *open;
+
+    *open = NULL;
+    if (io != NULL && io->type == YB_WIRE_NODE_TYPE_PUT_PULL) {
+        yb_core_pull_send(io);
+    } else if (io != NULL) {
+        put_send(io);
+    }
+}
+
+/* Add an item to the message of one of its places. */
+static void
+place_at(struct yb_core_work *work, uint32_t index, struct yb_core_member *member)
+{
+    enum yb_core_route route = yb_core_put_route(work, index, member);
+    bool near = route == YB_CORE_NEAR;
+    struct yb_core_io **open = near ? &member->open_near : &member->open;
+
+    if (route == YB_CORE_NOWHERE) {
+        return;
+    }
+    if (*open != NULL && put_full(*open, work, index)) {
+        flush(open);
+    }
+    if (*open == NULL) {
+        *open = yb_core_io_take(work, near ? YB_WIRE_NODE_TYPE_PUT_PULL : YB_WIRE_NODE_TYPE_PUT,
+                                member->wire.slot);
+        YB_ASSERT(*open != NULL); /* The pump has counted them. */
+    }
+    put_add(*open, index);
+}
+
 /* Add an item to the messages of its places. */
 static void
 place_item(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint32_t count)
 {
-    struct yb_client_core *core = work->core;
+    struct yb_core_item *item = &work->items[index];
 
-    work->items[index].phase = YB_CORE_SENT;
-    work->items[index].attempts++;
+    item->phase = YB_CORE_SENT;
+    item->attempts++;
+    item->outstanding++; /* For as long as its places are gone through. */
     for (uint32_t i = 0; i < count; i++) {
-        struct yb_core_member *member = &core->members[rows[i]];
-
-        if (member->open == NULL) {
-            member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_PUT, member->wire.slot);
-            YB_ASSERT(member->open != NULL); /* The pump has counted them. */
-        }
-        put_add(member->open, index);
+        place_at(work, index, &work->core->members[rows[i]]);
     }
-}
-
-/* Send the messages of these places that have no room for one more item. */
-static void
-send_full(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct yb_core_member *member = &work->core->members[rows[i]];
-        struct yb_core_io *open = member->open;
-
-        if (open != NULL && put_full(open, work, index)) {
-            member->open = NULL;
-            put_send(open);
-        }
+    if (item->outstanding == 1) {
+        item->last = YB_UNSUPPORTED;
+    }
+    item->outstanding--;
+    if (item->outstanding == 0) {
+        settle(work, index);
     }
 }
 
@@ -367,15 +404,10 @@ yb_core_put_pump(struct yb_core_work *work)
             }
             continue;
         }
-        send_full(work, index, rows, count);
         place_item(work, index, rows, count);
     }
     for (uint32_t row = 0; row < core->member_count; row++) {
-        struct yb_core_io *open = core->members[row].open;
-
-        if (open != NULL) {
-            core->members[row].open = NULL;
-            put_send(open);
-        }
+        flush(&core->members[row].open);
+        flush(&core->members[row].open_near);
     }
 }

@@ -43,14 +43,19 @@ yb_transfer_is_device(struct yb_transfer *engine, const void *address)
     return yb_memory_probe(engine->memory, address).kind != YB_MEMORY_HOST;
 }
 
-bool
-yb_transfer_is_registered(struct yb_transfer *engine, const void *base, uint64_t length)
+enum yb_transfer_cover
+yb_transfer_cover(struct yb_transfer *engine, const void *base, uint64_t length)
 {
     struct yb_region_info info;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
-    return length == 0 || (yb_region_find(engine->regions, base, length, &info) == YB_OK &&
-                           (info.access & YB_REGION_READ) != 0);
+    YB_ASSERT(length > 0);
+    if (yb_region_find(engine->regions, base, length, &info) != YB_OK ||
+        (info.access & YB_REGION_READ) == 0) {
+        return YB_TRANSFER_COVER_NONE;
+    }
+    return info.base == base && info.length == length ? YB_TRANSFER_COVER_SAME
+                                                      : YB_TRANSFER_COVER_AROUND;
 }
 
 uint32_t

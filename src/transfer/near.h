@@ -46,8 +46,14 @@ YB_CHECKED enum yb_status yb_transfer_register_shared(struct yb_transfer *engine
 /* Whether an address is device memory's. */
 bool yb_transfer_is_device(struct yb_transfer *engine, const void *address);
 
-/* Whether all of a range is registered as one region. */
-bool yb_transfer_is_registered(struct yb_transfer *engine, const void *base, uint64_t length);
+/* What of this process's registered memory a range is, for peers that read. */
+enum yb_transfer_cover {
+    YB_TRANSFER_COVER_NONE,
+    YB_TRANSFER_COVER_SAME,   /* A region of its own. */
+    YB_TRANSFER_COVER_AROUND, /* Part of a larger one. */
+};
+enum yb_transfer_cover yb_transfer_cover(struct yb_transfer *engine, const void *base,
+                                         uint64_t length);
 
 /* How near a peer is, now. */
 #define YB_TRANSFER_NEAR_MAPS  1u /* Shared memory of both can be mapped by the other ... */

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks of this host's nodes that are borrowed: read where they lie.
+ *
+ *     PIN with `borrow` --> where --> the pool, mapped here --> data ... --> RELEASE --> OK or STALE
+ *
+ * A loan is a record of this process: which mapping is kept, and which pin of which node it is. The
+ * handle of an item has the record's generation inside. A release unmaps first, so that nothing is
+ * read from memory that may be somebody else's; one that does not reach the node is said again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "client/core_internal.h"
+
+#define LOANS_MAX  65536u
+#define LOANS_STEP 256u
+
+struct loan {
+    struct yb_transfer_borrowed memory; /* No session: free. */
+    uint64_t incarnation;
+    uint64_t pin;
+    uint32_t generation;
+    uint32_t next_free; /* Index + 1. */
+    uint16_t slot;
+};
+
+struct yb_core_loans {
+    struct loan *loans;
+    uint32_t count;
+    uint32_t free; /* Index + 1; 0: none. */
+};
+
+/* Return a free record; NULL: too many, or no memory. */
+static struct loan *
+loan_take(struct yb_client_core *core)
+{
+    struct yb_core_loans *table = core->loans;
+    struct loan *loan;
+
+    if (table == NULL) {
+        table = core->loans = calloc(1, sizeof(*table));
+    }
+    if (table == NULL) {
+        return NULL;
+    }
+    if (table->free == 0 && table->count < LOANS_MAX) {
+        struct loan *grown = realloc(table->loans, (table->count + LOANS_STEP) * sizeof(*grown));
+
+        if (grown == NULL) {
+            return NULL;
+        }
+        table->loans = grown;
+        memset(&grown[table->count], 0, LOANS_STEP * sizeof(*grown));
+        for (uint32_t i = 0; i < LOANS_STEP; i++) {
+            grown[table->count].next_free = table->free;
+            table->free = ++table->count;
+        }
+    }
+    if (table->free == 0) {
+        return NULL;
+    }
+    loan = &table->loans[table->free - 1];
+    table->free = loan->next_free;
+    return loan;
+}
+
+/* Unmap, and forget. */
+static void
+loan_end(struct yb_core_loans *table, struct loan *loan)
+{
+    yb_transfer_give_back(&loan->memory);
+    loan->generation++;
+    loan->next_free = table->free;
+    table->free = (uint32_t)(loan - table->loans) + 1;
+}
+
+static struct loan *
+loan_of(struct yb_core_loans *table, uint64_t handle)
+{
+    uint64_t index = (handle & UINT32_MAX) - 1;
+    struct loan *loan;
+
+    if (table == NULL || index >= table->count) {
+        return NULL;
+    }
+    loan = &table->loans[index];
+    return loan->memory.session != NULL && loan->generation == handle >> 32 ? loan : NULL;
+}
+
+/* Keep what a node has lent. */
+static enum yb_status
+keep(struct yb_core_io *io, struct yb_client_item *out, const struct yb_wire_pin_answer *answer)
+{
+    struct yb_client_core *core = io->core;
+    struct yb_core_member *member = yb_core_member(core, io->slot);
+    struct yb_transfer_borrowed memory;
+    struct loan *loan;
+    enum yb_status status;
+
+    if (member == NULL || member->wire.incarnation != io->incarnation || member->near == 0) {
+        return YB_PEER_LOST;
+    }
+    status = yb_transfer_borrow(core->options.engine, member->near, answer->region, &memory);
+    if (status != YB_OK) {
+        return status;
+    }
+    loan = loan_take(core);
+    if (loan == NULL || answer->offset > memory.length ||
+        answer->size > memory.length - answer->offset) {
+        yb_transfer_give_back(&memory);
+        if (loan != NULL) {
+            loan->next_free = core->loans->free;
+            core->loans->free = (uint32_t)(loan - core->loans->loans) + 1;
+        }
+        return loan == NULL ? YB_LEASED : YB_PROTOCOL;
+    }
+    loan->memory = memory;
+    loan->incarnation = io->incarnation;
+    loan->pin = answer->pin;
+    loan->slot = io->slot;
+    out->data = memory.bytes + answer->offset;
+    out->pin = (uint64_t)loan->generation << 32 | (uint64_t)(loan - core->loans->loans + 1);
+    return YB_OK;
+}
+
+void
+yb_core_borrow_take(struct yb_core_io *io, uint32_t at, const struct yb_wire_pin_answer *answer)
+{
+    struct yb_core_work *work = io->work;
+    uint32_t index = io->items[at];
+    struct yb_client_item *out = &work->batch->items[index];
+    enum yb_status status = (enum yb_status)answer->status;
+
+    if (status == YB_UNSUPPORTED || status == YB_LEASED) {
+        yb_core_end(work, index, status);
+        return;
+    }
+    if (status != YB_OK) {
+        yb_core_get_elsewhere(work, index, status);
+        return;
+    }
+    out->size = answer->size;
+    out->grant = answer->grant;
+    status = keep(io, out, answer);
+    if (status == YB_OK) {
+        work->core->counters.gets++;
+        work->core->counters.hits++;
+        yb_core_end(work, index, YB_OK);
+        return;
+    }
+    yb_core_give(io, answer->pin);
+    if (status == YB_AGAIN && !work->over) {
+        work->items[index].tried = 0;
+        yb_core_rest(work, index); /* The pool is just being mapped here. */
+    } else if (status == YB_AGAIN) {
+        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : YB_TIMED_OUT);
+    } else {
+        yb_core_end(work, index, status);
+    }
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+static void
+on_released(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_release_answers answers;
+    enum yb_status failure = call->status;
+
+    if (failure == YB_OK && (yb_wire_release_answers_decode(io->reply, call->reply_body_bytes,
+                                                            &answers, NULL) != YB_OK ||
+                             answers.answers.count != io->count)) {
+        failure = YB_PROTOCOL;
+    }
+    for (uint32_t i = 0; i < io->count; i++) {
+        struct yb_wire_release_answer answer = {.status = YB_STALE};
+
+        if (failure != YB_OK) {
+            yb_core_give(io, yb_wire_get_u64(io->body + YB_WIRE_RELEASES_BYTES +
+                                             (size_t)i * YB_WIRE_PIN_ID_BYTES));
+            yb_core_end(work, io->items[i], failure);
+            continue;
+        }
+        yb_wire_release_answer_at(&answers.answers, i, &answer);
+        yb_core_end(work, io->items[i],
+                    answer.status == YB_OK && answer.removed == 0 ? YB_OK : YB_STALE);
+    }
+    yb_core_io_give(io);
+}
+
+static void
+release_send(struct yb_core_io *io)
+{
+    memset(io->body, 0, YB_WIRE_RELEASES_BYTES);
+    yb_wire_put_u32(io->body + YB_WIRE_RELEASES_AT_PINS, io->count);
+    io->call.lane = YB_WIRE_LANE_CONTROL;
+    io->call.body_bytes =
+        (uint32_t)(YB_WIRE_RELEASES_BYTES + (size_t)io->count * YB_WIRE_PIN_ID_BYTES);
+    yb_core_send(io, on_released);
+}
+
+/* Give one item back, in a message to its node. Returns false if there is no message left. */
+static bool
+release_item(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_client_core *core = work->core;
+    struct loan *loan = loan_of(core->loans, work->items[index].grant);
+    struct yb_core_member *member;
+
+    work->items[index].phase = YB_CORE_SENT;
+    if (loan == NULL) {
+        yb_core_end(work, index, YB_CLOSED); /* It was given back before, or never lent. */
+        return true;
+    }
+    member = yb_core_member(core, loan->slot);
+    if (member == NULL || member->wire.incarnation != loan->incarnation) {
+        loan_end(core->loans, loan);
+        yb_core_end(work, index, YB_STALE); /* The node's life is over, and so is the block's. */
+        return true;
+    }
+    if (member->open != NULL && member->open->count == YB_CORE_LOOKUP_KEYS) {
+        struct yb_core_io *full = member->open;
+
+        member->open = NULL;
+        release_send(full);
+    }
+    if (member->open == NULL) {
+        member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_RELEASE, loan->slot);
+    }
+    if (member->open == NULL) {
+        return false;
+    }
+    yb_wire_put_u64(member->open->body + YB_WIRE_RELEASES_BYTES +
+                        (size_t)member->open->count * YB_WIRE_PIN_ID_BYTES,
+                    loan->pin);
+    member->open->items[member->open->count++] = index;
+    loan_end(core->loans, loan);
+    return true;
+}
+
+void
+yb_core_release_pump(struct yb_core_work *work)
+{
+    struct yb_client_core *core = work->core;
+    uint32_t index;
+
+    while ((index = yb_core_pop(work, &work->ready)) != YB_CORE_NONE) {
+        if (!release_item(work, index)) {
+            yb_core_push(work, &work->ready, index, YB_CORE_READY);
+            break;
+        }
+    }
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        struct yb_core_io *open = core->members[row].open;
+
+        core->members[row].open = NULL;
+        if (open != NULL) {
+            release_send(open);
+        }
+    }
+}
+
+void
+yb_core_loans_stop(struct yb_client_core *core)
+{
+    struct yb_core_loans *table = core->loans;
+
+    for (uint32_t i = 0; table != NULL && i < table->count; i++) {
+        struct loan *loan = &table->loans[i];
+
+        if (loan->memory.session != NULL) {
+            yb_core_give_to(core, loan->slot, loan->incarnation, loan->pin);
+            loan_end(table, loan);
+        }
+    }
+}
+
+void
+yb_core_loans_fini(struct yb_client_core *core)
+{
+    if (core->loans != NULL) {
+        yb_core_loans_stop(core);
+        free(core->loans->loans);
+        free(core->loans);
+        core->loans = NULL;
+    }
+}
