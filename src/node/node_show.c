@@ -7,6 +7,18 @@
 
 #include "node/node_internal.h"
 
+/* Word by word, as the heart's thread reads it (member.c). */
+static void
+show_use(struct yb_wire_tenant_use *out, const struct yb_wire_tenant_use *use)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)use;
+    uint64_t *to = (uint64_t *)(void *)out;
+
+    for (size_t word = 0; word < sizeof(*use) / sizeof(*from); word++) {
+        __atomic_store_n(&to[word], from[word], __ATOMIC_RELAXED);
+    }
+}
+
 void
 yb_node_show_vitals(struct yb_node *node)
 {
@@ -35,10 +47,10 @@ yb_node_show_vitals(struct yb_node *node)
         uint64_t used = yb_dram_tenant_bytes(node->pool, i);
 
         if (used > 0) {
-            struct yb_wire_tenant_use *use = &vitals->uses[count++];
+            struct yb_wire_tenant_use use = {.used = used};
 
-            use->used = used;
-            memcpy(use->tenant, node->tenants[i].name, sizeof(use->tenant));
+            memcpy(use.tenant, node->tenants[i].name, sizeof(use.tenant));
+            show_use(&vitals->uses[count++], &use);
         }
     }
     atomic_store(&vitals->use_count, count);
