@@ -100,7 +100,7 @@
       "how sockets are driven; auto takes the one that was measured to be faster")        \
     X(net,     workers,              U32,    "threads",     "1",                          \
       1, 256, none, "workers",                                                            \
-      "event loops, each on its own thread")                                              \
+      "nodes that a process runs, each with its own thread, unless node.count says so")                                           \
     X(net,     spin_us,              U32,    "us",          "50",                         \
       0, 1000, none, "",                                                                  \
       "longest time a busy worker polls before it sleeps")                                \
@@ -161,9 +161,6 @@
     X(net,     replay_bytes,         BYTES,  "bytes",       "16m",                        \
       64 * YB_CONFIG_KIB, 64 * YB_CONFIG_GIB, none, "",                                   \
       "bytes of remembered answers")                                                      \
-    X(net,     helper_threads,       U32,    "threads",     "4",                          \
-      1, 64, none, "",                                                                    \
-      "threads for calls that block, such as name look-ups")                              \
     X(auth,    secret_file,          PATH,   "path",        "",                           \
       0, YB_CONFIG_PATH_MAX, none, "secret-file",                                         \
       "file with the shared secret, readable by its owner only; empty for none")          \
@@ -218,10 +215,10 @@
     X(node,    listen,               STRING, "address",     "127.0.0.1:0",                \
       1, YB_CONFIG_STRING_MAX, none, "",                                                  \
       "address and port of a node; port 0 takes any free one")                            \
-    X(node,    count,                U32,    "nodes",       "1",                          \
-      1, 64, none, "nodes",                                                               \
-      "nodes in this process, each with its own thread and its part of the memory")       \
-    X(node,    memory,               BYTES,  "bytes",       "1g",                         \
+    X(node,    count,                U32,    "nodes",       "0",                          \
+      0, 64, none, "nodes",                                                               \
+      "nodes in this process, each with its part of the memory; 0: as many as net.workers") \
+    X(node,    memory,               BYTES,  "bytes",       "256m",                        \
       1 * YB_CONFIG_MIB, 64 * YB_CONFIG_TIB, none, "memory",                              \
       "memory for blocks, of all nodes of this process together")                         \
     X(node,    huge_pages,           BOOL,   "",            "false",                      \

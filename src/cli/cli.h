@@ -65,6 +65,9 @@ struct yb_cli_command {
     (YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(net) | YB_CONFIG_IN(auth) | YB_CONFIG_IN(tls) | \
      YB_CONFIG_IN(cluster) | YB_CONFIG_IN(trace))
 
+#define YB_CLI_SECTIONS_STORE (YB_CLI_SECTIONS_NET | YB_CONFIG_IN(directory))
+#define YB_CLI_SECTIONS_NODE  (YB_CLI_SECTIONS_STORE | YB_CONFIG_IN(node))
+
 /* clang-format off */
 /*    name    arguments  max  sections                json   help */
 #define YB_CLI_COMMAND_MAP(X)                                                             \
@@ -73,15 +76,35 @@ struct yb_cli_command {
     X(config, "",        0,   YB_CONFIG_IN_ALL,       true,                               \
       "print every parameter, its value and where it comes from")                         \
     X(demo,   "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
-      "show two processes that authenticate each other and exchange checked bytes")       \
+      "show two programs that share blocks through a store, and a node that dies")        \
+    X(directory, "",     0,   YB_CLI_SECTIONS_STORE,  true,                               \
+      "run the directory of a store: who is there, and where each block is")              \
     X(doctor, "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
       "say what this machine offers, what is used of it and what is missing")             \
+    X(drain,  "NODE",    1,   YB_CLI_SECTIONS_STORE,  true,                               \
+      "move everything away from a node, so that it can be stopped without loss")         \
+    X(explain, "KEY",    1,   YB_CLI_SECTIONS_STORE,  true,                               \
+      "say why a block is there, or why it is not")                                       \
+    X(get,    "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                             \
+      "read a block from the store")                                                      \
+    X(ls,     "[PREFIX]", 1,  YB_CLI_SECTIONS_STORE,  true,                               \
+      "list the keys of a tenant")                                                        \
+    X(node,   "[check]", 1,   YB_CLI_SECTIONS_NODE,   true,                               \
+      "run nodes, which hold the blocks of a store; check: compare their books")          \
+    X(nodes,  "",        0,   YB_CLI_SECTIONS_STORE,  true,                               \
+      "show who holds blocks, how full they are and how they are")                        \
     X(ping,   "ADDRESS", 1,   YB_CLI_SECTIONS_NET,    true,                               \
       "ask a process who it is, and measure how fast it answers")                         \
+    X(put,    "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                             \
+      "write a block into the store")                                                     \
+    X(rm,     "[KEY...]", 4096, YB_CLI_SECTIONS_STORE, true,                              \
+      "remove blocks from the store")                                                     \
     X(secret, "new|derive", 1, YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(auth), true,         \
       "make a secret file, or derive the key of one role or tenant from it")              \
-    X(serve,  "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
-      "listen; so far answers only the handshake, ping and echo: the base of all roles")
+    X(serve,  "",        0,   YB_CLI_SECTIONS_NODE,   true,                               \
+      "run a whole store in one process: a directory and its nodes")                      \
+    X(stat,   "KEY",     1,   YB_CLI_SECTIONS_STORE,  true,                               \
+      "show one block: size, version, and each of its copies")
 /* clang-format on */
 
 /* `argc` and `argv` are the words after the options. Returns the exit code. */

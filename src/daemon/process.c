@@ -183,8 +183,6 @@ yb_process_create(const struct yb_process_options *options, struct yb_process **
     process->magic = YB_PROCESS_MAGIC;
     process->config = options->config;
     process->clock = yb_clock_system();
-    process->service = options->service;
-    YB_ASSERT(sem_init(&process->answered, 0, 0) == 0);
     (void)signal(SIGPIPE, SIG_IGN); /* A peer that went away is a status. */
     status = make_records(process, options->log_fd);
     if (status == YB_OK) {
@@ -247,7 +245,6 @@ yb_process_destroy(struct yb_process **process_ref)
     if (process->log != NULL) {
         yb_log_destroy(&process->log);
     }
-    (void)sem_destroy(&process->answered);
     process->magic = 0;
     free(process);
 }
@@ -292,8 +289,6 @@ yb_process_net_options(const struct yb_process *process, struct yb_loop_options 
                 .user_timeout_ms = (uint32_t)config->net_frame_timeout_ms,
             },
         .limits = limits_of(config),
-        .service = process->service,
-        .replay = process->replay,
         .stats = process->stats,
         .spans = process->spans,
         .log = process->log,
@@ -389,23 +384,18 @@ yb_process_open_net(struct yb_process *process, struct yb_net **net_out,
 
 /* ---- what can be asked -------------------------------------------------------------------- */
 
-struct yb_address
-yb_process_address(const struct yb_process *process)
-{
-    YB_ASSERT(process->server != NULL);
-    return process->address;
-}
-
 const char *
 yb_process_io_name(const struct yb_process *process)
 {
-    struct yb_loop *loop = process->loop;
+    YB_ASSERT(process->loop != NULL);
+    return yb_loop_io(process->loop)->ops->name;
+}
 
-    if (loop == NULL) {
-        YB_ASSERT(process->worker_count > 0);
-        loop = process->workers[0].loop;
-    }
-    return yb_loop_io(loop)->ops->name;
+struct yb_roles *
+yb_process_roles(struct yb_process *process)
+{
+    YB_ASSERT(process->roles != NULL);
+    return process->roles;
 }
 
 const struct yb_hello_self *

@@ -6,8 +6,7 @@
  * and taken apart in reverse: log, statistics, spans, credentials, TLS, who we
  * are, limits. Then one of two forms:
  *
- *     serve    N workers, each a thread with its own loop and net; the first one
- *              listens; a helper pool and the memory of results; signals
+ *     serve    the roles of this process (roles.h), each on a worker of its own; signals
  *     client   one loop and net on the calling thread, no listener, no thread
  *
  *     create --> serve --> wait --+--> destroy        create --> open_net --> destroy
@@ -17,16 +16,12 @@
  *                  USR1: metrics to stderr, in the Prometheus text format.
  *
  * Invariants
- *   W1  What serve publishes was bound first and read back; a wildcard is bound but
- *       never published.
  *   W2  After a failed create or serve nothing is left: no thread, descriptor or memory.
- *   W3  No worker waits for another or for the main thread; the main thread waits for
- *       workers, which answer from their loops.
  *
  * Threads   One thread creates, serves, waits and destroys. Signal handlers may run on
  *           any thread; they set a flag and post a semaphore. One process object at a
  *           time may serve, because signals belong to the operating system's process.
- * Memory    The configuration and the service are borrowed for the process's life.
+ * Memory    The configuration is borrowed for the process's life.
  * Time      From yb_clock_system().
  */
 #ifndef YB_DAEMON_PROCESS_H
@@ -48,11 +43,12 @@
 #define YB_PROCESS_WHY_BYTES 1536u
 
 struct yb_process;
+struct yb_roles;
+struct yb_roles_options;
 
 struct yb_process_options {
     const struct yb_config *config;
-    const char *port_name;            /* What strangers are told this port is. */
-    const struct yb_service *service; /* NULL: only what every port answers (ping, echo). */
+    const char *port_name; /* What strangers are told this port is. */
     int log_fd;
 };
 
@@ -68,23 +64,21 @@ YB_CHECKED enum yb_status yb_process_create(const struct yb_process_options *opt
 /* Stop what runs, consume the process and set *process to NULL; NULL is allowed inside. */
 void yb_process_destroy(struct yb_process **process);
 
-/* Start the workers and listen on net.listen. Candidates of a name are tried in turn, but an
- * address that is in use ends it at once: a port that was asked for is that port or none.
+/* Start the roles, which listen: see yb_roles_start(). Takes the signals.
  *
- * Fails with INVALID (no address, or not one of this machine), UNREACHABLE (the name does not
- * resolve), DENIED (beyond loopback without a secret; a privileged port), ADDRESS_IN_USE,
- * UNSUPPORTED (the io that was asked for) or NO_MEMORY, and why_out says what to do. */
+ * Fails as yb_roles_start() does, and why_out says what to do. */
 YB_CHECKED enum yb_status yb_process_serve(struct yb_process *process,
+                                           const struct yb_roles_options *options,
                                            char why_out[YB_PROCESS_WHY_BYTES]);
 
 /* Wait for a signal to stop, answer SIGUSR1 meanwhile, then drain. Everything that was served is
  * over when it returns. */
 void yb_process_wait(struct yb_process *process);
 
-/* Return the address that was bound; after serve. It may be a wildcard: see W1. */
-struct yb_address yb_process_address(const struct yb_process *process);
+/* Return what serves here; after serve, until wait returns. Borrowed. */
+struct yb_roles *yb_process_roles(struct yb_process *process);
 
-/* Return the name of the io that the process's loops use; after serve or open_net. Static. */
+/* Return the name of the io that the process's loop uses; after open_net. Static. */
 const char *yb_process_io_name(const struct yb_process *process);
 
 /* The client form: make a loop and a net on the calling thread, which must be the one that

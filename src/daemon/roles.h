@@ -2,14 +2,21 @@
  *
  * roles.h -- the directory and the nodes of this process: wiring only.
  *
- * Each role has a worker of its own (a thread, a loop, a net), a port of its own, and shares nothing with
- * the others but the process's log, statistics and credentials. A node's heartbeats have one more
- * worker, so that data cannot hold them up.
+ * Each role has a worker of its own (a thread, a loop, a net), a port of its own, and shares nothing
+ * with the others but the process's log, statistics and credentials. A node's heartbeats have one
+ * more worker, so that data cannot hold them up.
  *
  *     start: directory --> listens --> its address --> nodes --> listen --> register
- *     stop:  ports close, running requests get the drain time, then everything ends, nodes first
+ *     stop:  ports close, running requests get the drain time, then everything ends: the nodes
+ *            first, since what they do ends at the directory
  *
- * Threads   One thread starts and stops them.
+ * Invariants
+ *   W1  What is published was bound first and read back; a wildcard is bound but never published.
+ *   W3  No worker waits for another or for the thread that stops; that one waits for workers,
+ *       which answer from their loops.
+ *
+ * Threads   One thread starts and stops them. Asking is for every thread: each role writes down
+ *           how it stands, at every pulse, into atomics.
  * Memory    The process is borrowed for the roles' life; the strings of the options too.
  */
 #ifndef YB_DAEMON_ROLES_H
@@ -37,11 +44,34 @@ YB_CHECKED enum yb_status yb_roles_start(struct yb_process *process,
                                          struct yb_roles **roles_out,
                                          char why_out[YB_PROCESS_WHY_BYTES]);
 
-/* Stop all and set *roles to NULL. Takes at most net.drain_ms and a few seconds. */
+/* Wait until every node is registered, at most `timeout_ns`. Returns whether they are; they go on
+ * trying in any case. */
+bool yb_roles_await_registered(struct yb_roles *roles, uint64_t timeout_ns);
+
+/* Stop all and set *roles to NULL. Requests get net.drain_ms; the rest takes a moment. */
 void yb_roles_stop(struct yb_roles **roles);
 
-/* Where the directory and the nodes listen. */
+/* Return where the directory is that the nodes follow: here or elsewhere. */
 struct yb_address yb_roles_directory_address(const struct yb_roles *roles);
-struct yb_address yb_roles_node_address(const struct yb_roles *roles, uint32_t index);
+
+/* One role of this process; the directory, if there is one, is the first. Any thread. */
+struct yb_role_info {
+    bool directory;
+    const char *name;          /* Borrowed for the roles' life. */
+    struct yb_address address; /* As it was bound. */
+    struct yb_id identity;
+    const char *io; /* How its sockets are driven. Static. */
+    /* As of its last turn that was looked at: at most YB_ROLES_PULSE_NS before `turned_ns`. */
+    uint64_t turned_ns;
+    bool registered;         /* A node. */
+    uint64_t lease_until_ns; /* A node: until when it may serve; 0: not now. */
+    uint8_t state;           /* A node: enum yb_wire_slot_state, as the directory told. */
+    bool rebuilding;         /* A directory. */
+};
+
+#define YB_ROLES_PULSE_NS (250 * YB_NS_PER_MS)
+
+uint32_t yb_roles_count(const struct yb_roles *roles);
+void yb_roles_info(const struct yb_roles *roles, uint32_t index, struct yb_role_info *info_out);
 
 #endif /* YB_DAEMON_ROLES_H */

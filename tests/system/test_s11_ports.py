@@ -15,7 +15,7 @@ def _():
     with contextlib.ExitStack() as stack:
         foreign = [stack.enter_context(socket.create_server(("127.0.0.1", 0)))
                    for _ in range(FOREIGN)]
-        servers = [Serve("--net-helper-threads", "1") for _ in range(AT_ONCE)]
+        servers = [Serve() for _ in range(AT_ONCE)]
         for server in servers:
             stack.enter_context(server)
         ports = {server.port for server in servers}

@@ -121,11 +121,13 @@ def ping(address, *words, count=3):
 
 
 class Serve:
-    """`yuebing serve --json`, ready to be spoken to."""
+    """A process that serves, ready to be spoken to. Its port answers the handshake, ping and echo
+    in every role; a directory is the one that has no peers of its own, so what is counted is what
+    the test does."""
 
-    def __init__(self, *words, listen="127.0.0.1:0"):
+    def __init__(self, *words, listen="127.0.0.1:0", command="directory"):
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--json", "--listen", listen, *words], env=environment(),
+            [PROGRAM, command, "--json", "--listen", listen, *words], env=environment(),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid = self.process.pid
         self.log = []
