@@ -14,7 +14,8 @@
 
 const struct yb_cli_option yb_cli_bench_options[] = {
     {"rounds", "N", "times that each row is measured, ours and bare in turns (5)"},
-    {"run-ms", "N", "how long each measurement takes (net 500, transfer 300, classes 1000)"},
+    {"run-ms", "N",
+     "how long each measurement takes (net 500, transfer 300, classes 1000, directory 500)"},
     {"idle", "N", "net: idle connections to open; 0 leaves that row out (1000)"},
     {"path", "PATH", "transfer: tcp, shm or auto (auto)"},
     {"device", NULL, "transfer: memory of a device at both ends"},
@@ -23,6 +24,9 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"streams", "LIST", "transfer: connections to the target (1,4)"},
     {"op", "OP", "transfer: read, write or both (both)"},
     {"on", "PATH", "classes: tcp or shm (tcp)"},
+    {"blocks", "LIST", "directory: how many blocks (1000000,4000000,10000000)"},
+    {"outstanding", "LIST", "directory: messages under way (1,100,1000)"},
+    {"keys", "N", "directory: keys in one of them (512)"},
     {NULL, NULL, NULL},
 };
 
@@ -31,9 +35,12 @@ static const struct {
     const char *option;
     const char *bench;
 } options_of[] = {
-    {"idle", "net"},       {"path", "transfer"},      {"device", "transfer"},
-    {"sizes", "transfer"}, {"fragments", "transfer"}, {"streams", "transfer"},
-    {"op", "transfer"},    {"on", "classes"},
+    {"idle", "net"},           {"path", "transfer"},
+    {"device", "transfer"},    {"sizes", "transfer"},
+    {"fragments", "transfer"}, {"streams", "transfer"},
+    {"op", "transfer"},        {"on", "classes"},
+    {"blocks", "directory"},   {"outstanding", "directory"},
+    {"keys", "directory"},
 };
 
 #define ROUNDS_MAX    99u
@@ -316,6 +323,7 @@ static const struct {
     {"net", yb_bench_net},
     {"transfer", yb_bench_transfer},
     {"classes", yb_bench_classes},
+    {"directory", yb_bench_directory},
 };
 
 int
@@ -336,7 +344,8 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
             return benches[i].run(cli);
         }
     }
-    fprintf(cli->err, "yuebing bench: there is no bench `%s`; try net, transfer or classes\n",
+    fprintf(cli->err,
+            "yuebing bench: there is no bench `%s`; try net, transfer, classes or directory\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

@@ -25,9 +25,17 @@
 int yb_bench_net(struct yb_cli *cli);
 int yb_bench_transfer(struct yb_cli *cli);
 int yb_bench_classes(struct yb_cli *cli);
+int yb_bench_directory(struct yb_cli *cli);
 
 /* Return the median, and sort `values`. */
 double yb_bench_median(double *values, uint64_t count);
+
+/* Read a list of numbers, such as 4k,1m, from an option; each from 1 to `high`, at most
+ * YB_BENCH_LIST_MAX. What is not given keeps its value. Returns false, having said on cli->err what
+ * is wrong. */
+#define YB_BENCH_LIST_MAX 16u
+bool yb_bench_list_read(const struct yb_cli *cli, const char *name, uint64_t high, uint64_t *list,
+                        uint32_t *count);
 
 /* What one run sends: `conns` connections, each with `depth` messages of `bytes` in flight. */
 struct yb_bench_load {

@@ -2,13 +2,13 @@
  *
  * The rows of `yuebing bench transfer`.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/bench.h"
 #include "cli/bench_transfer.h"
 
 #define KIB (1ull << 10)
@@ -24,66 +24,6 @@
 #define FLYING_BYTES (16 * MIB)
 
 /* ---- the command line ---------------------------------------------------------------------- */
-
-/* Read a number with a suffix k, m or g. */
-static bool
-read_number(const char *text, size_t length, uint64_t *number_out)
-{
-    static const char suffixes[] = "kmg";
-    char digits[24];
-    const char *suffix = length > 0 ? strchr(suffixes, text[length - 1]) : NULL;
-    char *end;
-    unsigned long long number;
-
-    if (suffix != NULL && *suffix != '\0') {
-        length--;
-    } else {
-        suffix = NULL;
-    }
-    if (length == 0 || length >= sizeof(digits) || text[0] < '0' || text[0] > '9') {
-        return false;
-    }
-    memcpy(digits, text, length);
-    digits[length] = '\0';
-    errno = 0;
-    number = strtoull(digits, &end, 10);
-    if (*end != '\0' || errno != 0 || number > (1ull << 32)) {
-        return false;
-    }
-    *number_out = suffix == NULL ? number : number << (10 * (suffix - suffixes + 1));
-    return true;
-}
-
-/* Read a list of numbers from an option, which keeps its value when it is not given. */
-static bool
-read_list(const struct yb_cli *cli, const char *name, uint64_t high, uint64_t *list,
-          uint32_t *count)
-{
-    const char *text = yb_cli_option(cli, name);
-    uint32_t found = 0;
-
-    if (text == NULL) {
-        return true;
-    }
-    while (found < YB_BENCH_LIST_MAX) {
-        size_t length = strcspn(text, ",");
-
-        if (!read_number(text, length, &list[found]) || list[found] == 0 || list[found] > high) {
-            break;
-        }
-        found++;
-        text += length;
-        if (*text == '\0') {
-            *count = found;
-            return true;
-        }
-        text++;
-    }
-    fprintf(cli->err,
-            "yuebing bench transfer: --%s takes numbers from 1 to %llu, such as 4k,1m; not `%s`\n",
-            name, (unsigned long long)high, yb_cli_option(cli, name));
-    return false;
-}
 
 static bool
 read_words(const struct yb_cli *cli, struct yb_bench_plan *plan)
@@ -143,9 +83,10 @@ yb_bench_plan_read(const struct yb_cli *cli, struct yb_bench_plan *plan_out)
     uint64_t run_ms = 300;
 
     if (!read_words(cli, &plan) ||
-        !read_list(cli, "sizes", SIZE_MAX_BYTES, plan.sizes, &plan.size_count) ||
-        !read_list(cli, "fragments", 512, plan.fragments, &plan.fragment_count) ||
-        !read_list(cli, "streams", YB_BENCH_STREAMS_MAX, plan.streams, &plan.stream_count) ||
+        !yb_bench_list_read(cli, "sizes", SIZE_MAX_BYTES, plan.sizes, &plan.size_count) ||
+        !yb_bench_list_read(cli, "fragments", 512, plan.fragments, &plan.fragment_count) ||
+        !yb_bench_list_read(cli, "streams", YB_BENCH_STREAMS_MAX, plan.streams,
+                            &plan.stream_count) ||
         !yb_cli_option_number(cli, "rounds", 1, YB_BENCH_ROUNDS_MAX, &plan.rounds) ||
         !yb_cli_option_number(cli, "run-ms", 10, 60000, &run_ms)) {
         return false;

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/bench.h"
 #include "cli/bench_flow.h"
 #include "cli/cli.h"
 
 #define YB_BENCH_ROWS_MAX   256u
 #define YB_BENCH_PAIRS_MAX  12u
-#define YB_BENCH_LIST_MAX   16u
 #define YB_BENCH_ROUNDS_MAX 99u
 
 /* What a row is held against. */

@@ -44,6 +44,46 @@ yb_directory_count(struct yb_directory *directory, enum yb_directory_stat stat, 
 }
 
 void
+yb_directory_observe(struct yb_directory *directory, enum yb_directory_stat stat, uint64_t value)
+{
+    if (directory->shard != NULL) {
+        yb_stats_observe(directory->shard, directory->stats_first + (uint32_t)stat, value);
+    }
+}
+
+static struct yb_directory *
+directory_of_growth(struct yb_helper_job *job)
+{
+    return (struct yb_directory *)((uint8_t *)job - offsetof(struct yb_directory, growth));
+}
+
+/* On a helper's thread. */
+static void
+grow_work(struct yb_helper_job *job)
+{
+    yb_index_grow_ahead(directory_of_growth(job)->index);
+}
+
+static void
+grow_done(struct yb_helper_job *job)
+{
+    directory_of_growth(job)->growing = false;
+}
+
+void
+yb_directory_grow(struct yb_directory *directory)
+{
+    if (directory->options.helpers == NULL || directory->growing ||
+        !yb_index_growth_due(directory->index)) {
+        return;
+    }
+    directory->growth.work = grow_work;
+    directory->growth.done = grow_done;
+    directory->growing =
+        yb_helper_submit(directory->options.helpers, directory->loop, &directory->growth) == YB_OK;
+}
+
+void
 yb_directory_reply(struct yb_directory *directory, struct yb_request *request,
                    enum yb_status status, size_t length)
 {
@@ -672,7 +712,7 @@ yb_directory_stop(struct yb_directory *directory)
 bool
 yb_directory_idle(const struct yb_directory *directory)
 {
-    return directory->calls == 0 && directory->settle_count == 0;
+    return directory->calls == 0 && directory->settle_count == 0 && !directory->growing;
 }
 
 void

@@ -34,6 +34,7 @@
 #include "yuebing/types.h"
 
 struct yb_directory;
+struct yb_helper_pool;
 
 /* clang-format off */
 /*    id           kind       unit         name                labels  help */
@@ -77,7 +78,9 @@ struct yb_directory;
     X(REBUILDING,  GAUGE,     COUNT,       "rebuilding",       NULL, NULL,                          \
       "1 while absences are not known")                                                             \
     X(LOOKUP_TIME, HISTOGRAM, NANOSECONDS, "lookup",           NULL, NULL,                          \
-      "from a lookup's arrival at the directory to its answer")
+      "from a lookup's arrival at the directory to its answer")                                    \
+    X(SWEEP_STEP,  HISTOGRAM, NANOSECONDS, "sweep_step",       NULL, NULL,                          \
+      "one step of the sweep: how long everything else waits for it")
 /* clang-format on */
 
 enum yb_directory_stat {
@@ -100,6 +103,9 @@ struct yb_directory_options {
     bool want_keys;       /* Publications carry full keys, for subscribers. */
     const struct yb_directory_limit *limits; /* Bytes that tenants may use; borrowed for create. */
     uint32_t limit_count;
+    /* A thread of it takes memory for the index ahead, so that a publication never waits for that;
+     * borrowed until destroy. NULL: the directory takes the time itself. */
+    struct yb_helper_pool *helpers;
     struct yb_stats *stats; /* As for a net; may be NULL. */
     struct yb_log *log;
     yb_span_random_fn *random; /* For a new cluster's id and seed. */

@@ -25,6 +25,7 @@
 #include "directory/tenants.h"
 #include "directory/wire/directory_wire.h"
 #include "directory/writes.h"
+#include "net/helper.h"
 #include "net/peer.h"
 #include "node/wire/node_wire.h"
 
@@ -194,6 +195,8 @@ struct yb_directory {
     uint64_t lease_ns;
 
     struct yb_index *index;
+    struct yb_helper_job growth; /* Takes memory for it. */
+    bool growing;                /* That is under way. */
     struct yb_members *members;
     struct yb_tenants *tenants;
     struct yb_writes *writes;
@@ -260,6 +263,12 @@ yb_directory_now_ms(const struct yb_directory *directory)
 /* Count in the statistics, if there are any. */
 void yb_directory_count(struct yb_directory *directory, enum yb_directory_stat stat,
                         uint64_t delta);
+
+void yb_directory_observe(struct yb_directory *directory, enum yb_directory_stat stat,
+                          uint64_t value);
+
+/* Have memory for the index taken ahead, if that is due. */
+void yb_directory_grow(struct yb_directory *directory);
 
 /* Answer with the first `length` bytes of directory->body. */
 void yb_directory_reply(struct yb_directory *directory, struct yb_request *request,

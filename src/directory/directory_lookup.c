@@ -142,6 +142,9 @@ yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *re
     directory->hits += hits;
     yb_directory_count(directory, YB_DIRECTORY_STAT_LOOKUPS, body.hashes.count);
     yb_directory_count(directory, YB_DIRECTORY_STAT_HITS, hits);
+    yb_directory_observe(directory, YB_DIRECTORY_STAT_LOOKUP_TIME,
+                         yb_clock_now(yb_loop_clock(directory->loop)) -
+                             yb_directory_now(directory));
     yb_directory_reply(directory, request, YB_OK, (size_t)(out - directory->body));
 }
 

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+#define AHEAD     8u   /* So many items before they are looked at their memory is asked for. */
+#define SEEN_BITS 512u /* A filter in front of a walk over up to CHUNK names. */
+
 /* One message. */
 struct stream {
     struct yb_directory *directory;
@@ -23,6 +26,7 @@ struct stream {
 
     /* Items whose operations are gathered, to be applied together. */
     uint32_t gathered;
+    uint64_t seen[SEEN_BITS / 64]; /* Which low bits their names have. */
     struct yb_wire_publish_item items[YB_DIRECTORY_CHUNK];
     const uint8_t *keys[YB_DIRECTORY_CHUNK];
     uint32_t places[YB_DIRECTORY_CHUNK]; /* In the message. */
@@ -264,14 +268,26 @@ apply(struct stream *stream)
         }
     }
     stream->gathered = 0;
+    memset(stream->seen, 0, sizeof(stream->seen));
 }
 
 /* ---- before ---------------------------------------------------------------------------------- */
+
+static uint32_t
+seen_bit(struct yb_id hash)
+{
+    return (hash.bytes[0] | (uint32_t)hash.bytes[1] << 8) % SEEN_BITS;
+}
 
 /* Whether an operation on this key is gathered already: then it has to be seen first. */
 static bool
 is_gathered(const struct stream *stream, struct yb_id hash)
 {
+    uint32_t bit = seen_bit(hash);
+
+    if ((stream->seen[bit / 64] >> (bit % 64) & 1) == 0) {
+        return false;
+    }
     for (uint32_t i = 0; i < stream->gathered; i++) {
         if (yb_id_equal(stream->items[i].hash, hash)) {
             return true;
@@ -357,6 +373,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
         answer(stream, place, YB_NO_SPACE, 0, 0);
         return;
     }
+    stream->seen[seen_bit(item->hash) / 64] |= UINT64_C(1) << seen_bit(item->hash) % 64;
     stream->gathered++;
 }
 
@@ -446,6 +463,22 @@ turn_phase(struct stream *stream)
     return status;
 }
 
+/* Begin to load what is known of the writes further on. */
+static void
+prefetch(const struct stream *stream, uint32_t place, bool soon)
+{
+    const struct yb_wire_publish_item_list *items = &stream->message->items;
+    struct yb_id hash;
+
+    if (place < items->count) {
+        memcpy(&hash,
+               items->wire + (size_t)place * YB_WIRE_PUBLISH_ITEM_BYTES +
+                   YB_WIRE_PUBLISH_ITEM_AT_HASH,
+               sizeof(hash));
+        yb_writes_prefetch(stream->directory->writes, hash, soon);
+    }
+}
+
 static void
 take_items(struct stream *stream, bool again)
 {
@@ -453,6 +486,8 @@ take_items(struct stream *stream, bool again)
     for (uint32_t i = 0; i < stream->message->items.count; i++) {
         struct yb_wire_publish_item item;
 
+        prefetch(stream, i + 2 * AHEAD, false);
+        prefetch(stream, i + AHEAD, true);
         yb_wire_publish_item_at(&stream->message->items, i, &item);
         if (again) {
             repeat(stream, i, &item);
@@ -562,5 +597,7 @@ yb_directory_handle_publish(struct yb_directory *directory, struct yb_request *r
     stream.tenant = YB_TENANTS_NONE;
     stream.now_ns = yb_directory_now(directory);
     stream.gathered = 0;
+    memset(stream.seen, 0, sizeof(stream.seen));
     take_message(&stream, request);
+    yb_directory_grow(directory);
 }

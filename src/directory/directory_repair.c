@@ -374,18 +374,13 @@ yb_directory_repair_after(struct yb_directory *directory, uint64_t when_ns)
         when_ns < directory->repair_sweep_ns ? when_ns : directory->repair_sweep_ns;
 }
 
-void
-yb_directory_sweep_fired(struct yb_timer *timer)
+static void
+sweep_step(struct yb_directory *directory)
 {
-    struct yb_directory *directory =
-        (struct yb_directory *)((uint8_t *)timer - offsetof(struct yb_directory, sweep));
     struct yb_index_repair found[SWEEP_REPAIRS];
     struct yb_index_swept swept;
     uint32_t room = ring_room(directory) < SWEEP_REPAIRS ? ring_room(directory) : SWEEP_REPAIRS;
 
-    if (!yb_index_sweep_wanted(directory->index, yb_directory_now_ms(directory))) {
-        return;
-    }
     if (directory->rebuilding) {
         room = 0; /* Not known yet: a sweep is asked for when it is. */
     } else if (room == 0) {
@@ -406,6 +401,21 @@ yb_directory_sweep_fired(struct yb_timer *timer)
         yb_directory_sweep_soon(directory);
     }
     start_copies(directory);
+}
+
+void
+yb_directory_sweep_fired(struct yb_timer *timer)
+{
+    struct yb_directory *directory =
+        (struct yb_directory *)((uint8_t *)timer - offsetof(struct yb_directory, sweep));
+    const struct yb_clock *clock = yb_loop_clock(directory->loop);
+    uint64_t begun_ns = yb_clock_now(clock);
+
+    if (yb_index_sweep_wanted(directory->index, yb_directory_now_ms(directory))) {
+        sweep_step(directory);
+        yb_directory_observe(directory, YB_DIRECTORY_STAT_SWEEP_STEP,
+                             yb_clock_now(clock) - begun_ns);
+    }
 }
 
 /* ---- draining -------------------------------------------------------------------------------- */

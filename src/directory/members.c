@@ -18,6 +18,7 @@ struct yb_members {
     struct yb_members_options options;
     struct yb_members_slot *slots; /* [slots_max + 1]; 0 is never used. */
     uint32_t live;
+    uint32_t slot_top;  /* No slot above was ever used. */
     uint32_t last_slot; /* Given last: numbers are used again as late as possible. */
     uint64_t last_incarnation;
     uint64_t version;
@@ -152,7 +153,7 @@ static const struct yb_members_slot *
 find_life(const struct yb_members *members, const struct yb_members_facts *facts,
           uint64_t incarnation)
 {
-    for (uint32_t i = 1; incarnation != 0 && i <= members->options.slots_max; i++) {
+    for (uint32_t i = 1; incarnation != 0 && i <= members->slot_top; i++) {
         const struct yb_members_slot *slot = &members->slots[i];
 
         if (is_live(slot) && (slot->incarnation == incarnation ||
@@ -184,7 +185,7 @@ yb_members_plan(const struct yb_members *members, const struct yb_members_facts 
     const struct yb_members_slot *life = find_life(members, facts, incarnation);
     struct yb_members_plan plan = {.slot = 0};
 
-    for (uint32_t i = 1; i <= members->options.slots_max; i++) {
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
         const struct yb_members_slot *slot = &members->slots[i];
 
         if (is_live(slot) && !slot->fenced && slot != life &&
@@ -246,6 +247,7 @@ yb_members_admit(struct yb_members *members, const struct yb_members_plan *plan,
         };
         members->live++;
         members->last_slot = plan->slot;
+        members->slot_top = plan->slot > members->slot_top ? plan->slot : members->slot_top;
     }
     if (plan->awaited != 0) {
         struct yb_members_awaited *awaited = &members->awaited[plan->awaited - 1];
@@ -288,7 +290,7 @@ yb_members_speaker(struct yb_members *members, uint32_t slot, uint64_t incarnati
 struct yb_members_slot *
 yb_members_next(struct yb_members *members, uint32_t slot)
 {
-    for (slot++; slot <= members->options.slots_max; slot++) {
+    for (slot++; slot <= members->slot_top; slot++) {
         if (members->slots[slot].state != 0) {
             return &members->slots[slot];
         }
@@ -299,7 +301,7 @@ yb_members_next(struct yb_members *members, uint32_t slot)
 struct yb_members_slot *
 yb_members_named(struct yb_members *members, const char *name)
 {
-    for (uint32_t i = 1; i <= members->options.slots_max; i++) {
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
         struct yb_members_slot *slot = &members->slots[i];
 
         if (is_live(slot) && !slot->fenced && strcmp(slot->facts.name, name) == 0) {
@@ -386,7 +388,7 @@ yb_members_tick(struct yb_members *members, uint64_t now_ns)
     members->judged_ns = members->counted_ns;
     members->counted_ns = counted_ns;
     members->tick_ns = now_ns;
-    for (uint32_t i = 1; i <= members->options.slots_max; i++) {
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
         struct yb_members_slot *slot = &members->slots[i];
 
         if (is_live(slot) && members->judged_ns > slot->heard_ns + members->options.lease_ns / 2) {
@@ -435,7 +437,7 @@ yb_members_rebuilding(const struct yb_members *members, uint32_t *permille_out)
     for (uint32_t i = 0; i < members->awaited_count; i++) {
         missing += members->awaited[i].over ? 0 : 1;
     }
-    for (uint32_t i = 1; i <= members->options.slots_max; i++) {
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
         missing += is_live(&members->slots[i]) && !members->slots[i].complete ? 1 : 0;
     }
     if (permille_out != NULL) {

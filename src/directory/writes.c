@@ -5,24 +5,28 @@
 #include "directory/writes.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 
-#define NONE UINT32_MAX
+#define NONE        UINT32_MAX
+#define DROPS_AHEAD 4u
+#define HUGE_BYTES  ((size_t)2 << 20)
 
 struct entry {
     struct yb_id hash;
     uint64_t write;
-    uint64_t grant;
+    uint64_t number; /* GRANTED: the grant; OPEN: when it may be done. */
     uint64_t at_ns;
-    uint64_t eta_ns;
     uint64_t expires_ns;
     uint32_t next;  /* In its chain, the latest first; or in the list of free ones. */
     uint32_t older; /* In the list by age. */
     uint32_t newer;
     uint16_t tenant;
+    bool granted;
 };
+_Static_assert(sizeof(struct entry) == 64, "an entry is a cache line");
 
 struct yb_writes {
     uint64_t seed;
@@ -36,6 +40,19 @@ struct yb_writes {
     uint32_t open;
 };
 
+/* Both tables are walked at random: with huge pages, where they are large and the kernel has some. */
+static void *
+take_pages(size_t bytes)
+{
+    size_t page = bytes >= HUGE_BYTES ? HUGE_BYTES : sizeof(struct entry);
+    void *pages = aligned_alloc(page, (bytes + page - 1) / page * page);
+
+    if (pages != NULL && page == HUGE_BYTES) {
+        (void)madvise(pages, bytes, MADV_HUGEPAGE); /* Only advice. */
+    }
+    return pages;
+}
+
 enum yb_status
 yb_writes_create(uint32_t writes_max, uint64_t seed, struct yb_writes **writes_out)
 {
@@ -45,15 +62,15 @@ yb_writes_create(uint32_t writes_max, uint64_t seed, struct yb_writes **writes_o
     if (writes_max == 0 || writes_max > YB_WRITES_MAX) {
         return YB_INVALID;
     }
-    while (heads < writes_max) {
+    while (heads / 2 < writes_max) {
         heads *= 2;
     }
     writes = calloc(1, sizeof(*writes));
     if (writes == NULL) {
         return YB_NO_MEMORY;
     }
-    writes->entries = calloc(writes_max, sizeof(*writes->entries));
-    writes->heads = malloc(heads * sizeof(*writes->heads));
+    writes->entries = take_pages(writes_max * sizeof(*writes->entries));
+    writes->heads = take_pages(heads * sizeof(*writes->heads));
     if (writes->entries == NULL || writes->heads == NULL) {
         yb_writes_destroy(&writes);
         return YB_NO_MEMORY;
@@ -148,10 +165,28 @@ drop(struct yb_writes *writes, uint32_t index)
     }
     *link = entry->next;
     unlink_age(writes, entry);
-    writes->open -= entry->grant == 0 ? 1 : 0;
+    writes->open -= entry->granted ? 0 : 1;
     writes->count--;
     entry->next = writes->free;
     writes->free = index;
+}
+
+/* Begin to load what it takes to drop the ones that are about to be the oldest: a full table drops
+ * one for each that comes. */
+static void
+prefetch_oldest(const struct yb_writes *writes)
+{
+    uint32_t index = writes->oldest;
+
+    for (uint32_t i = 0; i < DROPS_AHEAD && index != NONE; i++) {
+        index = writes->entries[index].newer;
+    }
+    if (index != NONE) {
+        __builtin_prefetch(head_of(writes, writes->entries[index].hash));
+        if (writes->entries[index].newer != NONE) {
+            __builtin_prefetch(&writes->entries[writes->entries[index].newer]);
+        }
+    }
 }
 
 /* Return the entry of a write, made if need be, as the one that was touched last. */
@@ -172,6 +207,7 @@ touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_
     }
     if (writes->free == NONE) {
         drop(writes, writes->oldest); /* W1 */
+        prefetch_oldest(writes);
     }
     index = writes->free;
     entry = &writes->entries[index];
@@ -185,6 +221,19 @@ touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_
     return entry;
 }
 
+void
+yb_writes_prefetch(const struct yb_writes *writes, struct yb_id hash, bool soon)
+{
+    const uint32_t *head = head_of(writes, hash);
+
+    if (!soon) {
+        __builtin_prefetch(head);
+    } else if (*head != NONE) {
+        __builtin_prefetch(&writes->entries[*head]);
+    }
+    __asm__ volatile(""); /* Or gcc takes this for a function without effect. */
+}
+
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static struct yb_writes_found
@@ -192,8 +241,8 @@ found(const struct entry *entry)
 {
     return (struct yb_writes_found){
         .write = entry->write,
-        .grant = entry->grant,
-        .eta_ns = entry->eta_ns,
+        .grant = entry->granted ? entry->number : 0,
+        .eta_ns = entry->granted ? 0 : entry->number,
         .at_ns = entry->at_ns,
     };
 }
@@ -219,7 +268,7 @@ yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *nam
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (entry->grant == 0 && entry->expires_ns > now_ns && same_key(entry, name) &&
+        if (!entry->granted && entry->expires_ns > now_ns && same_key(entry, name) &&
             (name->write == 0 || entry->write != name->write)) {
             *found_out = found(entry);
             return true;
@@ -238,8 +287,8 @@ yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (entry->grant != 0 && entry->expires_ns > now_ns && same_key(entry, name) &&
-            (!any || entry->grant > found_out->grant)) {
+        if (entry->granted && entry->expires_ns > now_ns && same_key(entry, name) &&
+            (!any || entry->number > found_out->grant)) {
             *found_out = found(entry);
             any = true;
         }
@@ -255,9 +304,9 @@ yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name, 
 {
     struct entry *entry = touch(writes, name, now_ns);
 
-    if (entry->grant == 0) {
+    if (!entry->granted) {
         entry->at_ns = now_ns;
-        entry->eta_ns = eta_ns;
+        entry->number = eta_ns;
         entry->expires_ns = expires_ns;
     }
 }
@@ -269,8 +318,9 @@ yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, u
     struct entry *entry = touch(writes, name, now_ns);
 
     YB_ASSERT(grant != 0);
-    writes->open -= entry->grant == 0 ? 1 : 0;
-    entry->grant = grant;
+    writes->open -= entry->granted ? 0 : 1;
+    entry->granted = true;
+    entry->number = grant;
     entry->at_ns = now_ns;
     entry->expires_ns = expires_ns;
 }
@@ -280,7 +330,7 @@ yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name)
 {
     uint32_t index = find(writes, name);
 
-    if (index != NONE && writes->entries[index].grant == 0) {
+    if (index != NONE && !writes->entries[index].granted) {
         drop(writes, index);
     }
 }

@@ -50,6 +50,10 @@ YB_CHECKED enum yb_status yb_writes_create(uint32_t writes_max, uint64_t seed,
                                            struct yb_writes **writes_out);
 void yb_writes_destroy(struct yb_writes **writes);
 
+/* Begin to load what a call for this key is going to read: its place in the table, some operations
+ * before; then, `soon`, what is there. Nothing but time hangs on it. */
+void yb_writes_prefetch(const struct yb_writes *writes, struct yb_id hash, bool soon);
+
 /* Find exactly this write. */
 bool yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name,
                     uint64_t now_ns, struct yb_writes_found *found_out);
