@@ -139,6 +139,9 @@ order_close_port(void *context)
     if (role->server != NULL) {
         yb_server_stop(role->server);
     }
+    if (role->begun && role->node != NULL) {
+        yb_node_leave(role->node);
+    }
     yb_net_drain(yb_worker_net(role->worker));
 }
 

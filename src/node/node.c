@@ -866,6 +866,15 @@ yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
 }
 
 void
+yb_node_leave(struct yb_node *node)
+{
+    if (node->net != NULL && !node->stopping) {
+        node->leaving = true;
+        yb_node_watch_tick(node, true);
+    }
+}
+
+void
 yb_node_stop(struct yb_node *node)
 {
     struct yb_publisher_item item;

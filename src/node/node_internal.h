@@ -154,6 +154,7 @@ struct yb_node {
     /* ---- membership ---- */
     bool registered;
     bool stopping;
+    bool leaving; /* Nobody waits for news any more. */
     bool has_seed;
     uint8_t seed[16];
     uint8_t slot_state;

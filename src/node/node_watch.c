@@ -144,7 +144,7 @@ yb_node_watch_handle(void *service, struct yb_request *request)
     struct reader *reader = &node->watch->readers[number];
 
     node->requests++;
-    if (number == 0 || node->stopping) {
+    if (number == 0 || node->stopping || node->leaving) {
         yb_node_reply(node, request, YB_AGAIN, NULL, 0);
         return;
     }
