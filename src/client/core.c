@@ -128,6 +128,8 @@ yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot)
     io->type = type;
     io->slot = slot;
     io->incarnation = member != NULL ? member->wire.incarnation : 0;
+    io->life = core->life;
+    io->clusters = core->clusters;
     io->bytes = 0;
     io->count = io->iov_count = io->key_bytes = 0;
     io->moving = false;
@@ -149,7 +151,8 @@ yb_core_io_give(struct yb_core_io *io)
     struct yb_core_work *work = io->work;
     struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
 
-    if (member != NULL && member->wire.incarnation == io->incarnation) {
+    if (member != NULL && member->wire.incarnation == io->incarnation &&
+        io->clusters == core->clusters) {
         core->choices[member - core->members].busy_bytes -= io->bytes;
     }
     if (io->previous != NULL) {
@@ -368,6 +371,34 @@ take_members(struct yb_client_core *core, const struct yb_wire_members *answer)
 
 /* ---- asking the directory who is there ------------------------------------------------------- */
 
+/* The incarnation of the directory that we are connected to; 0: not known. */
+static uint64_t
+directory_life(const struct yb_client_core *core)
+{
+    const struct yb_hello_result *result = yb_peer_result(core->directory);
+
+    return result != NULL ? result->incarnation : 0;
+}
+
+void
+yb_core_rejoin(struct yb_client_core *core)
+{
+    core->joined = false;
+    yb_core_refresh(core);
+}
+
+bool
+yb_core_current(const struct yb_core_io *io)
+{
+    struct yb_client_core *core = io->core;
+
+    if (directory_life(core) != core->life) {
+        yb_core_rejoin(core);
+        return false;
+    }
+    return io->life == core->life;
+}
+
 bool
 yb_core_epoch(struct yb_client_core *core, uint64_t epoch)
 {
@@ -439,29 +470,56 @@ on_members(struct yb_call *call)
     ask_again(core, core->options.members_ms * YB_NS_PER_MS);
 }
 
+/* Hash the keys of what is under way again, under another seed. */
+static void
+rehash(struct yb_client_core *core)
+{
+    struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
+
+    for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {
+        for (uint32_t i = 0; work->joined && i < work->batch->count; i++) {
+            const struct yb_client_item *item = &work->batch->items[i];
+            struct yb_hash_bytes key = {item->key, item->key_bytes};
+
+            work->items[i].hash = yb_hash_key(core->seed, tenant, key);
+        }
+    }
+}
+
 static void
 on_cluster(struct yb_call *call)
 {
     struct yb_client_core *core = call->owner;
     struct yb_wire_cluster answer;
+    bool same;
 
     core->asking = false;
     if (core->stopping) {
         return;
     }
     if (call->status != YB_OK ||
-        yb_wire_cluster_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK ||
-        answer.epoch < core->epoch) {
+        yb_wire_cluster_decode(core->ask_reply, call->reply_body_bytes, &answer, NULL) != YB_OK) {
         ask_again(core, ASK_RETRY_NS);
         tell(core, call->status != YB_OK ? call->status : YB_PROTOCOL);
         return;
     }
-    if (memcmp(answer.seed, core->seed, sizeof(core->seed)) != 0 ||
-        !yb_id_equal(answer.cluster, core->cluster)) {
+    same = memcmp(answer.seed, core->seed, sizeof(core->seed)) == 0 &&
+           yb_id_equal(answer.cluster, core->cluster);
+    if (same && answer.epoch < core->epoch) { /* An old leader; a new cluster begins anew. */
+        ask_again(core, ASK_RETRY_NS);
+        return;
+    }
+    if (!same) {
         yb_hints_clear(core->hints);
         memcpy(core->seed, answer.seed, sizeof(core->seed));
         core->cluster = answer.cluster;
+        core->clusters++;
+        while (core->member_count > 0) { /* Its slots and lives are numbered anew. */
+            drop_member(core, core->member_count - 1);
+        }
+        rehash(core);
     }
+    core->life = directory_life(core);
     core->epoch = answer.epoch;
     core->members_version = 0;
     ask(core, false);

@@ -130,7 +130,8 @@ on_lookup(struct yb_call *call)
 
     if (call->status == YB_OK &&
         yb_wire_lookup_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
-        answers.answers.count == io->count && yb_core_epoch(work->core, answers.epoch)) {
+        answers.answers.count == io->count && yb_core_current(io) &&
+        yb_core_epoch(work->core, answers.epoch)) {
         for (uint32_t i = 0; i < io->count; i++) {
             struct yb_wire_lookup_answer answer;
 

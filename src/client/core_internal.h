@@ -126,6 +126,8 @@ struct yb_core_io {
     uint16_t type;
     uint16_t slot; /* Of the node; 0: the directory. */
     uint64_t incarnation;
+    uint64_t life; /* Of the directory under whose seed its keys are hashed. */
+    uint32_t clusters;
     uint64_t bytes;
     uint32_t count;
     uint32_t iov_count;
@@ -224,7 +226,9 @@ struct yb_client_core {
     bool asking; /* The call below is under way. */
     uint8_t seed[16];
     struct yb_id cluster;
-    uint64_t epoch; /* The highest that was seen (RULES A10). */
+    uint32_t clusters; /* Counts those that were joined. */
+    uint64_t epoch;    /* The highest that was seen (RULES A10). */
+    uint64_t life;     /* Incarnation of the directory that told cluster and seed; 0: none has. */
     uint64_t members_version;
     uint64_t operation;
     struct yb_core_member *members;
@@ -291,6 +295,13 @@ void yb_core_refresh(struct yb_client_core *core);
 
 /* Whether an answer of this epoch counts (RULES A10). */
 bool yb_core_epoch(struct yb_client_core *core, uint64_t epoch);
+
+/* Whether a message's keys are hashed as its receiver hashes them. If another directory has come, its
+ * cluster and seed are asked before anything else: it may know of nothing that was before. */
+bool yb_core_current(const struct yb_core_io *io);
+
+/* A node does not hash as we do: ask for the seed. */
+void yb_core_rejoin(struct yb_client_core *core);
 
 uint64_t yb_core_random(struct yb_client_core *core);
 

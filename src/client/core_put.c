@@ -63,7 +63,8 @@ on_intent(struct yb_call *call)
 
     if (call->status == YB_OK &&
         yb_wire_intent_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
-        answers.answers.count == io->count && yb_core_epoch(work->core, answers.epoch)) {
+        answers.answers.count == io->count && yb_core_current(io) &&
+        yb_core_epoch(work->core, answers.epoch)) {
         for (uint32_t i = 0; i < io->count; i++) {
             struct yb_wire_intent_answer answer;
 
@@ -152,6 +153,10 @@ yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status st
     struct yb_core_item *item = &work->items[index];
 
     YB_ASSERT(item->outstanding > 0);
+    if (status == YB_INVALID) { /* The node hashes under another cluster's seed, or we do. */
+        yb_core_rejoin(work->core);
+        status = YB_AGAIN;
+    }
     item->outstanding--;
     if (status == YB_OK) {
         item->made++;

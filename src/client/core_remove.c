@@ -34,10 +34,15 @@ on_removed(struct yb_call *call)
     if (call->status == YB_OK &&
         yb_wire_removed_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
         answers.answers.count == io->count) {
+        bool current = yb_core_current(io);
+
         for (uint32_t i = 0; i < io->count; i++) {
             struct yb_wire_removal_answer answer;
 
             yb_wire_removal_answer_at(&answers.answers, i, &answer);
+            if (answer.status == YB_NOT_FOUND && !current) {
+                answer.status = YB_AGAIN; /* It may have been looked for under another hash. */
+            }
             take_outcome(work, io->items[i], (enum yb_status)answer.status);
         }
     } else {

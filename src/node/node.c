@@ -465,6 +465,28 @@ drop_granted(struct yb_node *node)
     }
 }
 
+/* Nothing of another cluster means anything in this one: not its blocks, hashed under another seed,
+ * nor its grants and flush epochs. */
+static void
+forget_cluster(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_COMMITTED && block->put != NULL) {
+            yb_node_put_answered(node, block, YB_FENCED, 0, false);
+        } else if (block->state == YB_BLOCK_COMMITTED) {
+            yb_node_discard(node, block);
+        }
+    }
+    for (uint32_t i = 0; i < node->tenant_count; i++) {
+        node->tenants[i].flush = 0;
+        node->tenants[i].credit = UINT64_MAX;
+    }
+    node->grant_max = 0;
+    node->cluster++;
+}
+
 /* Blocks that wait for a grant go to the new stream; those for which nobody waits any more go. */
 static void
 republish(struct yb_node *node)
@@ -502,6 +524,9 @@ on_registered(void *owner, const struct yb_member_registration *registration)
 
     if (!registration->keep || !same_seed) {
         drop_granted(node);
+    }
+    if (!same_seed && node->has_seed) {
+        forget_cluster(node);
     }
     memcpy(node->seed, registration->seed, sizeof(node->seed));
     node->has_seed = true;

@@ -94,6 +94,7 @@ struct yb_node_put {
     struct yb_node_put *next;
     struct yb_node_put *previous;
     uint64_t deadline_ns;
+    uint32_t cluster; /* The node's count when the keys' hashes were compared. */
     uint32_t count;
     uint32_t waiting; /* Items without an outcome. */
     uint32_t iov_count;
@@ -157,6 +158,7 @@ struct yb_node {
     bool leaving; /* Nobody waits for news any more. */
     bool has_seed;
     uint8_t seed[16];
+    uint32_t cluster; /* Counts the clusters that it has joined. */
     uint8_t slot_state;
     uint16_t slot;
     bool want_keys;

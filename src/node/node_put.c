@@ -419,6 +419,7 @@ yb_node_put_begin(struct yb_node *node, struct yb_request *request, struct yb_no
     put->previous = NULL;
     put->next = node->put_list;
     put->deadline_ns = request->deadline_ns;
+    put->cluster = node->cluster;
     put->count = put->waiting = put->iov_count = 0;
     if (node->put_list != NULL) {
         node->put_list->previous = put;
@@ -521,7 +522,7 @@ commit_item(struct yb_node_put_item *item)
     if (block == NULL) {
         return;
     }
-    status = yb_node_commit(node, block);
+    status = item->put->cluster == node->cluster ? yb_node_commit(node, block) : YB_FENCED;
     if (status == YB_OK) {
         status = yb_node_publish(node, block);
     }

@@ -503,7 +503,8 @@ store_judge_quiet(struct store_judge *judge, char *why_out, size_t why_bytes)
     for (uint32_t i = 0; i < world->options.nodes; i++) {
         struct store_life *life = store_node(world, i)->life;
 
-        if (life == NULL || !store_node_quiet(life->node, i, why_out, why_bytes)) {
+        if (life == NULL ||
+            !store_node_quiet(life->node, world->options.clients, why_out, why_bytes)) {
             return false;
         }
     }

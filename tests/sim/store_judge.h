@@ -47,7 +47,7 @@ uint32_t store_judge_histories(struct store_judge *judge);
 /* Whether nothing is under way or held anywhere: to be asked some time after everything ended. */
 bool store_judge_quiet(struct store_judge *judge, char *why_out, size_t why_bytes);
 
-/* The same of one node. */
-bool store_node_quiet(struct yb_node *node, uint32_t number, char *why_out, size_t why_bytes);
+/* The same of one node, on which as many clients may wait for news. */
+bool store_node_quiet(struct yb_node *node, uint32_t watches, char *why_out, size_t why_bytes);
 
 #endif /* YB_TESTS_STORE_JUDGE_H */

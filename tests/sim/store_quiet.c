@@ -9,19 +9,19 @@
 #include "store_judge.h"
 
 bool
-store_node_quiet(struct yb_node *node, uint32_t number, char *why_out, size_t why_bytes)
+store_node_quiet(struct yb_node *node, uint32_t watches, char *why_out, size_t why_bytes)
 {
     struct yb_node_info info;
 
     yb_node_info(node, &info);
     if (info.in_flight == 0 && info.ungranted == 0 && info.quarantined == 0 &&
-        node->requests == 0 && node->pinned_bytes == 0) {
+        node->put_list == NULL && node->requests <= watches && node->pinned_bytes == 0) {
         return true;
     }
     (void)snprintf(why_out, why_bytes,
-                   "node %u: %llu bytes in flight, %llu ungranted, %llu quarantined, %u requests, "
+                   "%llu bytes in flight, %llu ungranted, %llu quarantined, %u requests, "
                    "%llu bytes pinned",
-                   number, (unsigned long long)info.in_flight, (unsigned long long)info.ungranted,
+                   (unsigned long long)info.in_flight, (unsigned long long)info.ungranted,
                    (unsigned long long)info.quarantined, node->requests,
                    (unsigned long long)node->pinned_bytes);
     return false;
