@@ -20,6 +20,7 @@
 #define CALLS_MAX          128u
 #define SPIN_US            50u
 #define QUIET_LOOK_NS      YB_NS_PER_MS
+#define SETTLE_NS          (200 * YB_NS_PER_MS)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -392,6 +393,9 @@ yb_client_open(const struct yb_client_options *given, uint64_t timeout_ns,
         status = find_directory(client, &options, message, bytes);
     }
     if (status == YB_OK) {
+        status = yb_client_engine_create(client, &options, message, bytes);
+    }
+    if (status == YB_OK) {
         status = start_worker(client);
     }
     if (status == YB_OK) {
@@ -418,6 +422,15 @@ stop_core(void *context)
     yb_net_shut(yb_worker_net(client->worker));
 }
 
+/* Say what is given back, before nothing can be said any more. */
+static void
+settle(void *context)
+{
+    struct order *order = context;
+
+    order->status = yb_client_core_settle(order->client->core) ? YB_OK : YB_BUSY;
+}
+
 static void
 ask_idle(void *context)
 {
@@ -442,10 +455,16 @@ static void
 quiet(struct yb_client *client)
 {
     struct order order = {.client = client, .status = YB_BUSY};
+    uint64_t until_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), SETTLE_NS);
 
+    while (client->core != NULL && order.status != YB_OK &&
+           yb_clock_now(yb_clock_system()) < until_ns) {
+        yb_worker_run(client->worker, settle, &order);
+    }
     if (client->core != NULL) {
         yb_worker_run(client->worker, stop_core, client);
     }
+    order.status = YB_BUSY;
     yb_lock_acquire(&client->lock);
     for (;;) {
         if (client->core != NULL) {
@@ -483,6 +502,11 @@ yb_client_close(struct yb_client **client_ref)
     yb_lock_release(&client->lock);
     if (client->worker != NULL) {
         quiet(client);
+    }
+    if (client->engine != NULL) {
+        yb_transfer_destroy(&client->engine); /* Its threads send mail to the worker. */
+    }
+    if (client->worker != NULL) {
         yb_worker_destroy(&client->worker);
     }
     yb_client_records_fini(client);

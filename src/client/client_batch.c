@@ -309,9 +309,10 @@ yb_client_run_batch(struct yb_client *client, struct yb_client_batch *batch)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-static enum yb_status
-run_items(struct yb_client *client, enum yb_client_batch_kind kind, struct yb_client_item *items,
-          uint32_t count, const struct yb_client_call *given)
+enum yb_status
+yb_client_run_items(struct yb_client *client, enum yb_client_batch_kind kind,
+                    struct yb_client_item *items, uint32_t count,
+                    const struct yb_client_call *given)
 {
     struct yb_client_call call;
     enum yb_status status = yb_client_enter(client);
@@ -336,28 +337,28 @@ enum yb_status
 yb_client_put(struct yb_client *client, struct yb_client_item *items, uint32_t count,
               const struct yb_client_call *call)
 {
-    return run_items(client, YB_CLIENT_PUT, items, count, call);
+    return yb_client_run_items(client, YB_CLIENT_PUT, items, count, call);
 }
 
 enum yb_status
 yb_client_get(struct yb_client *client, struct yb_client_item *items, uint32_t count,
               const struct yb_client_call *call)
 {
-    return run_items(client, YB_CLIENT_GET, items, count, call);
+    return yb_client_run_items(client, YB_CLIENT_GET, items, count, call);
 }
 
 enum yb_status
 yb_client_exist(struct yb_client *client, struct yb_client_item *items, uint32_t count,
                 const struct yb_client_call *call)
 {
-    return run_items(client, YB_CLIENT_EXIST, items, count, call);
+    return yb_client_run_items(client, YB_CLIENT_EXIST, items, count, call);
 }
 
 enum yb_status
 yb_client_remove(struct yb_client *client, struct yb_client_item *items, uint32_t count,
                  const struct yb_client_call *call)
 {
-    return run_items(client, YB_CLIENT_REMOVE, items, count, call);
+    return yb_client_run_items(client, YB_CLIENT_REMOVE, items, count, call);
 }
 
 enum yb_status

@@ -6,7 +6,7 @@
  *     client_batch.c  batches: records and handles, mail to the worker, waiting
  *     client_look.c   listings, removal by pattern, nodes, counters
  *     client_drain.c  orders of an administrator
- *     client_pin.c    memory of this host
+ *     client_pin.c    memory of this host: the engine, what is registered, what is borrowed
  *     chain.c         keys of sequences
  *
  * A batch is a record: it is filled by the caller's thread, goes to the worker by mail, and comes
@@ -79,6 +79,8 @@ struct yb_client {
     struct yb_tls_context *tls;
     struct yb_hello_self self;
     struct yb_client_core_options core_options;
+    struct yb_transfer *engine; /* Under the client's identity. */
+    char engine_address[YB_ADDRESS_TEXT_BYTES];
     struct yb_worker *worker;
     pthread_t thread; /* The worker's. */
     struct yb_client_core *core;
@@ -119,12 +121,25 @@ YB_CHECKED enum yb_status yb_client_read_call(const struct yb_client_call *given
 YB_CHECKED enum yb_status yb_client_run_batch(struct yb_client *client,
                                               struct yb_client_batch *batch);
 
+/* Run a batch over items, for a caller that is not inside yet. */
+YB_CHECKED enum yb_status yb_client_run_items(struct yb_client *client,
+                                              enum yb_client_batch_kind kind,
+                                              struct yb_client_item *items, uint32_t count,
+                                              const struct yb_client_call *given);
+
 /* Fill in a batch. */
 struct yb_client_batch yb_client_make_batch(enum yb_client_batch_kind kind,
                                             struct yb_client_item *items, uint32_t count,
                                             const struct yb_client_call *call);
 
 void yb_client_records_fini(struct yb_client *client);
+
+/* ---- client_pin.c ---- */
+
+/* Make the client's engine; the core's options are filled in, and get it too. */
+YB_CHECKED enum yb_status yb_client_engine_create(struct yb_client *client,
+                                                  const struct yb_client_options *options,
+                                                  char *message, size_t bytes);
 
 /* ---- client_drain.c; all on the worker ---- */
 

@@ -7,6 +7,7 @@
 
 #include "memory/shared.h"
 #include "net/boot.h"
+#include "transfer/near.h"
 
 static void
 wait_for(sem_t *semaphore)
@@ -134,7 +135,7 @@ make_worker(struct ground_role *role, uint8_t wire_role, const struct yb_service
             .software = "yuebing test",
             .port_name = "a port of a test",
         };
-        yb_net_random_system(NULL, &role->self.identity, sizeof(role->self.identity));
+        role->self.identity = role->identity;
     }
     yb_net_limits_default(&options.net.limits);
     assert_int_equal(yb_worker_create(&options, worker_out), YB_OK);
@@ -152,11 +153,51 @@ start_directory(struct ground *ground)
     char why[512];
 
     role->ground = ground;
+    yb_net_random_system(NULL, &role->identity, sizeof(role->identity));
     assert_int_equal(yb_directory_create(&options, &role->directory, why, sizeof(why)), YB_OK);
     make_worker(role, YB_WIRE_ROLE_DIRECTORY, yb_directory_service(role->directory), &role->worker);
     yb_worker_run(role->worker, order_listen, role);
     yb_worker_run(role->worker, order_begin, role);
     yb_address_format(&role->address, ground->address);
+}
+
+static void
+start_engine(struct ground_role *role)
+{
+    const struct yb_transfer_options options = {
+        .struct_bytes = sizeof(options),
+        .secret_file = role->ground->options.secret_file,
+        .role = "node",
+        .tls = role->ground->options.tls,
+        .paths = role->ground->options.engine_paths,
+    };
+    char why[512] = "";
+
+    assert_int_equal(
+        yb_transfer_create_as(&options, role->identity, &role->engine, why, sizeof(why)), YB_OK);
+    assert_int_equal(
+        yb_transfer_address(role->engine, role->engine_address, sizeof(role->engine_address)),
+        YB_OK);
+}
+
+static bool
+watch_process(void *context, struct yb_id identity, bool begin)
+{
+    struct ground_role *role = context;
+
+    if (begin) {
+        return yb_transfer_process_watch(role->engine, identity) == YB_OK;
+    }
+    yb_transfer_process_unwatch(role->engine, identity);
+    return true;
+}
+
+static bool
+is_gone(void *context, struct yb_id identity)
+{
+    struct ground_role *role = context;
+
+    return yb_transfer_process_gone(role->engine, identity);
 }
 
 static void
@@ -176,6 +217,15 @@ start_node(struct ground *ground, uint32_t index)
     role->ground = ground;
     (void)snprintf(role->name, sizeof(role->name), "node-%u", index);
     options.name = role->name;
+    yb_net_random_system(NULL, &role->identity, sizeof(role->identity));
+    if (ground->options.engine_paths != 0) {
+        start_engine(role);
+        options.engine = role->engine;
+        options.engine_address = role->engine_address;
+        options.watch = watch_process;
+        options.gone = is_gone;
+        options.gone_context = role;
+    }
     assert_int_equal(yb_node_create(&options, &role->node, why, sizeof(why)), YB_OK);
     make_worker(role, YB_WIRE_ROLE_NODE, yb_node_service(role->node), &role->worker);
     make_worker(role, YB_WIRE_ROLE_NODE, NULL, &role->heart);
@@ -195,6 +245,9 @@ role_stop(struct ground_role *role)
         yb_worker_run(role->worker, order_look, role);
     } while (!role->idle);
     yb_worker_run(role->worker, order_destroy, role);
+    if (role->engine != NULL) {
+        yb_transfer_destroy(&role->engine); /* Its threads send mail to the worker. */
+    }
     yb_worker_destroy(&role->worker);
     if (role->heart != NULL) {
         yb_worker_destroy(&role->heart);

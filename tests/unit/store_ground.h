@@ -23,6 +23,7 @@
 
 struct ground_role {
     struct ground *ground;
+    struct yb_id identity;
     struct yb_hello_self self;
     struct yb_replay *replay;
     struct yb_worker *worker;
@@ -31,6 +32,8 @@ struct ground_role {
     struct yb_server *server;
     struct yb_directory *directory;
     struct yb_node *node;
+    struct yb_transfer *engine;
+    char engine_address[YB_ADDRESS_TEXT_BYTES];
     struct yb_address address;
     char name[32];
     bool idle;
@@ -45,6 +48,7 @@ struct ground_options {
     uint32_t lease_ms;   /* 0: 2000. */
     const char *secret_file;
     bool tls;
+    uint32_t engine_paths; /* Of the nodes' engines; 0: they have none. */
 };
 
 struct ground {
