@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "client/client_internal.h"
+#include "client/stripe.h"
 #include "net/loop.h"
 
 /* A waiter looks again after this long even if nobody wakes it. */
@@ -92,7 +93,7 @@ run_start(struct yb_mail *mail)
         (struct yb_client_record *)((uint8_t *)mail - offsetof(struct yb_client_record, start));
     struct yb_client_batch *batch = &record->batch;
 
-    record->refused = yb_client_core_submit(record->client->core, batch);
+    record->refused = yb_stripe_submit(record->client->core, batch);
     if (record->refused == YB_OK) {
         return;
     }
@@ -132,7 +133,7 @@ run_cancel(struct yb_mail *mail)
     }
     yb_lock_release(&client->lock);
     if (running) {
-        yb_client_core_cancel(client->core, &record->batch);
+        yb_stripe_cancel(client->core, &record->batch);
     }
 }
 

@@ -256,6 +256,9 @@ show_piece(const struct walk *walk, const struct yb_client_node *node,
             .node = node->name,
         };
         at += item.key_bytes;
+        if ((item.flags & YB_WIRE_BLOCK_FLAG_PART) != 0) {
+            continue; /* Of a value that is named elsewhere. */
+        }
         if (!walk->visit(walk->context, &entry)) {
             return false;
         }

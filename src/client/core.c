@@ -883,6 +883,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     work->joined = work->cancelled = work->over = false;
     work->lookup = work->intent = work->ready = work->resting = empty;
     work->walk_row = 0;
+    batch->striped = 0;
     work->walk_cursor = 0;
     work->previous = NULL;
     work->next = core->works;
@@ -992,7 +993,7 @@ bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
-           core->looks == 0 && core->watches == 0 && yb_core_near_idle(core);
+           core->looks == 0 && core->jobs == 0 && core->watches == 0 && yb_core_near_idle(core);
 }
 
 void

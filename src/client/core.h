@@ -94,17 +94,30 @@ struct yb_client_batch {
     struct yb_client_put_options put;
     uint32_t hold_ms; /* EXIST. */
     bool force;       /* REMOVE, REMOVE_ALL. */
+    /* Of stripe.h, which alone sets them. */
+    bool raw;             /* GET: a manifest is read as what it is. */
+    uint16_t block_flags; /* PUT: beside those of `put`. */
     void (*done)(struct yb_client_batch *batch);
     void *owner;
 
     /* ---- results ---- */
     enum yb_status status; /* OK: every item has an outcome of its own; otherwise the batch's. */
     uint64_t total;
+    /* Items that are manifests: unless it is raw, a GET leaves them IN_PROGRESS. In an EXIST their
+     * size is YB_CORE_STRIPED_SIZE. */
+    uint32_t striped;
 
     /* ---- the core's ---- */
     void *work;
     struct yb_client_batch *next;
+
+    /* ---- those of stripe.c ---- */
+    struct yb_client_core *core;
+    void *job;
+    void (*then)(struct yb_client_batch *batch); /* `done`, while it has taken its place. */
 };
+
+#define YB_CORE_STRIPED_SIZE UINT64_MAX
 
 YB_CHECKED enum yb_status yb_client_core_create(const struct yb_client_core_options *options,
                                                 struct yb_net *net,

@@ -143,6 +143,10 @@ yb_core_borrow_take(struct yb_core_io *io, uint32_t at, const struct yb_wire_pin
     }
     out->size = answer->size;
     out->grant = answer->grant;
+    if (yb_core_get_striped(io->work, index, answer->flags)) {
+        yb_core_give(io, answer->pin);
+        return;
+    }
     status = keep(io, out, answer);
     if (status == YB_OK) {
         work->core->counters.gets++;

@@ -71,9 +71,13 @@ take_presence(struct yb_core_work *work, uint32_t index, const struct yb_wire_lo
 {
     struct yb_client_item *out = &work->batch->items[index];
 
-    work->core->counters.exists++;
+    work->core->counters.exists += !work->batch->raw;
     out->grant = answer->grant;
     out->size = yb_index_size_decode(answer->size_code);
+    if ((answer->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0) {
+        out->size = YB_CORE_STRIPED_SIZE;
+        work->batch->striped++;
+    }
     out->replicas = answer->count;
     out->eta_ns = answer->eta_us * YB_NS_PER_US;
     switch (answer->presence) {
@@ -238,6 +242,23 @@ yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes)
     yb_core_end(work, index, YB_OK);
 }
 
+bool
+yb_core_get_striped(struct yb_core_work *work, uint32_t index, uint16_t flags)
+{
+    struct yb_client_batch *batch = work->batch;
+
+    if ((flags & YB_WIRE_BLOCK_FLAG_STRIPED) == 0) {
+        return false;
+    }
+    batch->striped++;
+    if (batch->raw) {
+        return false;
+    }
+    /* It does not lie in one piece: there is nothing to be borrowed. */
+    yb_core_end(work, index, batch->kind == YB_CLIENT_PIN ? YB_UNSUPPORTED : YB_IN_PROGRESS);
+    return true;
+}
+
 static void
 take_value(struct yb_core_work *work, uint32_t index, const struct yb_wire_get_answer *answer)
 {
@@ -247,6 +268,10 @@ take_value(struct yb_core_work *work, uint32_t index, const struct yb_wire_get_a
 
     out->size = answer->size;
     out->grant = answer->grant;
+    if ((status == YB_OK || status == YB_TOO_SMALL || status == YB_INVALID) &&
+        yb_core_get_striped(work, index, answer->flags)) {
+        return;
+    }
     switch (status) {
     case YB_OK: yb_core_get_took(work, index, answer->bytes); break;
     case YB_TOO_SMALL:

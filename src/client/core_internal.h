@@ -245,6 +245,7 @@ struct yb_client_core {
     uint32_t looks;       /* Under way: core_look.c. */
     uint32_t watches;     /* Under way: core_watch.c. */
     uint32_t watch_count; /* Allocated. */
+    uint32_t jobs; /* Under way: stripe.c. */
     struct yb_core_watch *free_watches;
     struct yb_core_near *near;   /* NULL: no engine. */
     struct yb_core_loans *loans; /* core_borrow.c */
@@ -310,6 +311,9 @@ bool yb_core_pieces(struct yb_core_io *io, const struct yb_client_item *item, ui
 
 /* Parts of gets that come the other way too: fill in an item, close the body up, say whether there
  * is no room for one more, try another replica, and how long one may take. */
+/* A block that is read is a manifest. Whether the item has ended with that (stripe.h goes on). */
+bool yb_core_get_striped(struct yb_core_work *work, uint32_t index, uint16_t flags);
+
 void yb_core_get_add(struct yb_core_io *io, uint32_t index);
 void yb_core_get_close(struct yb_core_io *io);
 bool yb_core_get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index);

@@ -468,6 +468,10 @@ take_pin(struct yb_core_io *io, uint32_t at, const struct yb_wire_pin_answer *an
     }
     out->size = answer->size;
     out->grant = answer->grant;
+    if (yb_core_get_striped(work, index, answer->flags)) {
+        yb_core_give(io, answer->pin);
+        return;
+    }
     status = range_of(io, index, answer->size, &offset, &bytes);
     if (status != YB_OK) {
         yb_core_give(io, answer->pin);

@@ -242,7 +242,8 @@ yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
         .parent = asked->parent,
         .key_bytes = (uint16_t)asked->key_bytes,
         .flags = (uint16_t)((options->soft_pin ? YB_WIRE_BLOCK_FLAG_SOFT_PIN : 0) |
-                            (options->hard_pin ? YB_WIRE_BLOCK_FLAG_HARD_PIN : 0)),
+                            (options->hard_pin ? YB_WIRE_BLOCK_FLAG_HARD_PIN : 0) |
+                            work->batch->block_flags),
         .replicas = (uint8_t)wanted_replicas(work),
         .mode = options->replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT,
     };

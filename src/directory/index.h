@@ -66,7 +66,9 @@ uint64_t yb_index_size_decode(uint16_t code);
 #define YB_INDEX_GROUP        0x0004u
 #define YB_INDEX_VERSIONED    0x0008u /* Written by REPLACE. */
 #define YB_INDEX_WANTED_SHIFT 4u      /* 3 bits: on how many slots it wants to be, less 1. */
-#define YB_INDEX_FLAGS_ALL    0x007fu
+#define YB_INDEX_STRIPED      0x0080u
+#define YB_INDEX_PART         0x0100u
+#define YB_INDEX_FLAGS_ALL    0x01ffu
 
 static inline uint32_t
 yb_index_wanted(uint16_t flags)

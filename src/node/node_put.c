@@ -367,7 +367,8 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
         .key_bytes = wire->key_bytes,
         .tenant = tenant,
         .checksum = wire->checksum,
-        .flags = wire->flags & (YB_WIRE_BLOCK_FLAG_SOFT_PIN | YB_WIRE_BLOCK_FLAG_HARD_PIN),
+        .flags = wire->flags & (YB_WIRE_BLOCK_FLAG_SOFT_PIN | YB_WIRE_BLOCK_FLAG_HARD_PIN |
+                                YB_WIRE_BLOCK_FLAG_STRIPED | YB_WIRE_BLOCK_FLAG_PART),
         .mode = wire->mode,
         .replicas = wire->replicas,
         .checked = wire->checked == 1,

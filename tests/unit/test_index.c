@@ -384,7 +384,7 @@ test_index__operations_out_of_range_change_nothing(void **state)
     }
     bad[0].kind = YB_INDEX_HOLD + 1;
     bad[1].tenant = 10;
-    bad[2].flags = 0x80;
+    bad[2].flags = 0x200;
     bad[3].grant = YB_GRANT_NONE;
     bad[4].replica_count = 0;
     bad[5].replica_count = 9;

@@ -136,7 +136,9 @@ const char *yb_wire_fate_name(uint32_t value);
 #define YB_WIRE_BLOCK_FLAG_HARD_PIN ((uint16_t)0x2) /* Never evicted. */
 #define YB_WIRE_BLOCK_FLAG_GROUP ((uint16_t)0x4) /* Belongs to a group. */
 #define YB_WIRE_BLOCK_FLAG_VERSIONED ((uint16_t)0x8) /* Written by replace: not to be cached as a hint. */
-#define YB_WIRE_BLOCK_FLAG_ALL ((uint16_t)0xf)
+#define YB_WIRE_BLOCK_FLAG_STRIPED ((uint16_t)0x80) /* A manifest: the value lies in parts. */
+#define YB_WIRE_BLOCK_FLAG_PART ((uint16_t)0x100) /* A part of a value: nobody lists it. */
+#define YB_WIRE_BLOCK_FLAG_ALL ((uint16_t)0x18f)
 
 /* How a lookup is meant. */
 #define YB_WIRE_LOOKUP_FLAG_EXIST ((uint16_t)0x1) /* Only whether it is there: not an access. */

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values that are cut into parts, against a directory and nodes on real sockets in this process.
+ */
+#include "store_ground.h"
+
+#include <string.h>
+
+#include "client/stripe.h"
+
+#define MIB    (1u << 20)
+#define LENGTH (70u * MIB + 123) /* Five parts of 16 MiB, the last one short. */
+
+static struct ground *ground;
+
+static int
+set_up(void **state)
+{
+    const struct ground_options options = {.nodes = 2, .pool_bytes = 256ull << 20};
+
+    ground = ground_create(&options);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    ground_destroy(&ground);
+    return 0;
+}
+
+static uint8_t *
+make_value(size_t length, uint64_t name)
+{
+    uint64_t *words = malloc(length + sizeof(*words));
+
+    assert_non_null(words);
+    for (size_t i = 0; i < length / sizeof(*words) + 1; i++) {
+        words[i] = i * 0x9e3779b97f4a7c15u + name;
+    }
+    return (uint8_t *)words;
+}
+
+static struct yb_client_item
+item_of(const char *key, struct iovec *iov, uint32_t count)
+{
+    return (struct yb_client_item){
+        .key = key, .key_bytes = (uint32_t)strlen(key), .iov = iov, .iov_count = count};
+}
+
+static enum yb_status
+put_value(struct yb_client *client, const char *key, uint8_t *bytes, size_t length, bool replace)
+{
+    const struct yb_client_call call = {.struct_bytes = sizeof(call), .put.replace = replace};
+    struct iovec iov[3] = {{bytes, 5}, {bytes + 5, length / 2}, {bytes + 5 + length / 2, 0}};
+    struct yb_client_item item = item_of(key, iov, 3);
+
+    iov[2].iov_len = length - 5 - length / 2;
+    assert_int_equal(yb_client_put(client, &item, 1, &call), YB_OK);
+    assert_int_equal(item.size, length);
+    return item.status;
+}
+
+static enum yb_status
+get_value(struct yb_client *client, const char *key, const uint8_t *wanted, size_t length)
+{
+    uint8_t *bytes = calloc(1, length);
+    struct iovec iov[2] = {{bytes, length / 3}, {bytes + length / 3, length - length / 3}};
+    struct yb_client_item item = item_of(key, iov, 2);
+
+    assert_non_null(bytes);
+    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
+    if (item.status == YB_OK) {
+        assert_int_equal(item.size, length);
+        assert_int_equal(item.bytes, length);
+        assert_true(memcmp(bytes, wanted, length) == 0);
+    }
+    free(bytes);
+    return item.status;
+}
+
+static bool
+count_entry(void *context, const struct yb_client_entry *entry)
+{
+    (*(uint32_t *)context)++;
+    return true;
+}
+
+static uint32_t
+entries(struct yb_client *client)
+{
+    uint32_t count = 0;
+
+    assert_int_equal(yb_client_list(client, YB_CLIENT_MATCH_ALL, NULL, NULL, count_entry, &count),
+                     YB_OK);
+    return count;
+}
+
+static uint64_t
+used_bytes(void)
+{
+    struct yb_node_info info;
+    uint64_t used = 0;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        yb_node_info(ground->nodes[i].node, &info);
+        used += info.live;
+    }
+    return used;
+}
+
+static void
+test_client_stripe__moves_a_long_value_whole_and_in_ranges(void **state)
+{
+    static const struct {
+        uint64_t offset;
+        size_t length;
+    } ranges[] = {{0, 1}, {16u * MIB - 3, 10}, {7, 40u * MIB}, {LENGTH - 1000, 5000}, {LENGTH, 10}};
+    struct yb_client *client = ground_client(ground, NULL);
+    uint8_t *value = make_value(LENGTH, 1);
+    uint8_t *room = malloc(41u * MIB);
+    struct iovec iov = {room, 1};
+    struct yb_client_item item = item_of("long", &iov, 1);
+
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_OK);
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_EXISTS);
+    assert_int_equal(get_value(client, "long", value, LENGTH), YB_OK);
+    assert_int_equal(entries(client), 1);
+    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_TOO_SMALL);
+    assert_int_equal(item.size, LENGTH);
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        size_t left = (size_t)(LENGTH - ranges[i].offset);
+
+        item.ranged = true;
+        item.offset = ranges[i].offset;
+        iov.iov_len = ranges[i].length;
+        assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
+        assert_int_equal(item.status, YB_OK);
+        assert_int_equal(item.bytes, left < ranges[i].length ? left : ranges[i].length);
+        assert_true(memcmp(room, value + ranges[i].offset, item.bytes) == 0);
+    }
+    item.offset = LENGTH + 1;
+    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_INVALID);
+    assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    assert_int_equal(item.size, LENGTH);
+    free(room);
+    free(value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__removing_the_key_removes_the_parts(void **state)
+{
+    struct yb_client *client = ground_client(ground, NULL);
+    uint8_t *value = make_value(LENGTH, 2);
+    struct iovec small = {value, 100};
+    struct yb_client_item items[2] = {item_of("short", &small, 1), item_of("long", NULL, 0)};
+
+    assert_int_equal(yb_client_put(client, items, 1, NULL), YB_OK);
+    assert_int_equal(items[0].status, YB_OK);
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_OK);
+    assert_true(used_bytes() >= LENGTH);
+    assert_int_equal(yb_client_remove(client, items, 2, NULL), YB_OK);
+    assert_int_equal(items[0].status, YB_OK);
+    assert_int_equal(items[1].status, YB_OK);
+    assert_int_equal(get_value(client, "long", value, LENGTH), YB_NOT_FOUND);
+    assert_int_equal(entries(client), 0);
+    assert_true(used_bytes() < MIB);
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_OK);
+    assert_int_equal(get_value(client, "long", value, LENGTH), YB_OK);
+    free(value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__a_version_is_whole_whatever_its_length(void **state)
+{
+    struct yb_client *writer = ground_client(ground, NULL);
+    struct yb_client *reader = ground_client(ground, NULL);
+    uint8_t *value = make_value(LENGTH, 3);
+    uint8_t *other = make_value(LENGTH, 4);
+
+    assert_int_equal(put_value(writer, "v", value, LENGTH, true), YB_OK);
+    assert_int_equal(get_value(reader, "v", value, LENGTH), YB_OK);
+    assert_int_equal(put_value(writer, "v", other, LENGTH, true), YB_OK);
+    assert_int_equal(get_value(reader, "v", other, LENGTH), YB_OK);
+    assert_int_equal(put_value(writer, "v", value, 1000, true), YB_OK);
+    assert_int_equal(get_value(reader, "v", value, 1000), YB_OK);
+    assert_int_equal(put_value(writer, "v", other, LENGTH, true), YB_OK);
+    assert_int_equal(get_value(reader, "v", other, LENGTH), YB_OK);
+    free(value);
+    free(other);
+    yb_client_close(&writer);
+    yb_client_close(&reader);
+}
+
+struct part {
+    uint8_t key[64];
+    uint32_t key_bytes;
+};
+
+static void
+find_part(void *context, const struct yb_node_block_view *block)
+{
+    struct part *part = context;
+
+    if (block->key_bytes == 24 && memcmp(block->key, "\0ybp", 4) == 0) {
+        memcpy(part->key, block->key, block->key_bytes);
+        part->key_bytes = block->key_bytes;
+    }
+}
+
+static void
+visit_node(void *context)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        yb_node_visit(ground->nodes[i].node, find_part, context);
+    }
+}
+
+static void
+test_client_stripe__a_lost_part_retires_the_manifest(void **state)
+{
+    struct yb_client *client = ground_client(ground, NULL);
+    uint8_t *value = make_value(LENGTH, 5);
+    struct part part = {.key_bytes = 0};
+    struct yb_client_item item = item_of("long", NULL, 0);
+
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_OK);
+    yb_worker_run(ground->nodes[0].worker, visit_node, &part); /* All is quiet. */
+    assert_int_equal(part.key_bytes, 24);
+    item.key = part.key;
+    item.key_bytes = part.key_bytes;
+    assert_int_equal(yb_client_remove(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    assert_int_equal(get_value(client, "long", value, LENGTH), YB_NOT_FOUND);
+    item = item_of("long", NULL, 0);
+    assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_NOT_FOUND);
+    assert_int_equal(put_value(client, "long", value, LENGTH, false), YB_OK);
+    assert_int_equal(get_value(client, "long", value, LENGTH), YB_OK);
+    free(value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__what_cannot_be_published_leaves_no_parts(void **state)
+{
+    struct yb_client *client = ground_client(ground, NULL);
+    size_t length = 700u * MIB; /* More than both nodes have. */
+    const struct yb_client_call pinned = {.struct_bytes = sizeof(pinned), .put.hard_pin = true};
+    uint8_t *value = make_value(length, 6);
+    struct iovec iov = {value, length};
+    struct yb_client_item item = item_of("too long", &iov, 1);
+
+    assert_int_equal(yb_client_put(client, &item, 1, &pinned), YB_OK);
+    assert_true(item.status == YB_NO_SPACE || item.status == YB_AGAIN);
+    assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_NOT_FOUND);
+    assert_true(used_bytes() < MIB);
+    free(value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib(void **state)
+{
+    assert_int_equal(yb_stripe_part_bytes(65ull << 20), 16ull << 20);
+    assert_int_equal(yb_stripe_part_bytes(1ull << 30), 16ull << 20);
+    assert_int_equal(yb_stripe_part_bytes((1ull << 30) + 64), 32ull << 20);
+    assert_int_equal(yb_stripe_part_bytes(4ull << 30), 64ull << 20);
+    assert_int_equal(yb_stripe_part_bytes(1ull << 46), 64ull << 20);
+}
+
+#define WITH_GROUND(test) \
+    cmocka_unit_test_setup_teardown(test_client_stripe__##test, set_up, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_GROUND(moves_a_long_value_whole_and_in_ranges),
+        WITH_GROUND(removing_the_key_removes_the_parts),
+        WITH_GROUND(a_version_is_whole_whatever_its_length),
+        WITH_GROUND(a_lost_part_retires_the_manifest),
+        WITH_GROUND(what_cannot_be_published_leaves_no_parts),
+        cmocka_unit_test(test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
