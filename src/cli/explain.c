@@ -89,6 +89,7 @@ ask_copy(struct yb_cli_store *store, const struct yb_cli_block *block, const cha
         copy->idle_ms = info.idle_ms;
         copy->pins = info.pins;
         copy->hold_ms = info.hold_ms;
+        copy->fate = info.fate;
     }
 }
 
@@ -140,6 +141,23 @@ size_of(const struct yb_cli_block *block)
     return yb_index_size_decode(block->known.size_code);
 }
 
+/* To the directory, what a node withdraws is evicted; the node knows better. */
+static unsigned
+fate_of(const struct yb_cli_block *block)
+{
+    unsigned fate = block->known.fate;
+
+    for (uint32_t i = 0; fate == YB_WIRE_FATE_EVICTED && i < block->copy_count; i++) {
+        const struct yb_cli_copy *copy = &block->copies[i];
+
+        if (copy->status == YB_OK && copy->block == YB_NOT_FOUND &&
+            copy->fate == YB_WIRE_FATE_EXPIRED) {
+            fate = copy->fate;
+        }
+    }
+    return fate;
+}
+
 static json_t *
 as_json(const struct yb_cli_block *block, const char *key)
 {
@@ -161,7 +179,7 @@ as_json(const struct yb_cli_block *block, const char *key)
     yb_id_format(block->hash, hash);
     told = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:i, s:o}", "hash", hash, "presence",
                      yb_wire_presence_name(block->known.presence), "fate",
-                     is_there(block) ? "" : yb_wire_fate_name(block->known.fate), "grant",
+                     is_there(block) ? "" : yb_wire_fate_name(fate_of(block)), "grant",
                      (json_int_t)block->known.grant, "ago_ms", (json_int_t)block->known.ago_ms,
                      "eta_us", (json_int_t)block->known.eta_us, "bytes",
                      (json_int_t)(is_there(block) ? size_of(block) : 0), "held",
@@ -262,7 +280,7 @@ print_absent(FILE *out, const struct yb_cli_block *block)
         [YB_WIRE_FATE_SLOT_LOST] = "put --replicas 2 survives the loss of a node",
         [YB_WIRE_FATE_EXPIRED] = "put --ttl-ms says how long, no such option: for good",
     };
-    unsigned fate = block->known.fate;
+    unsigned fate = fate_of(block);
     char ago[YB_CLI_BYTES_TEXT];
 
     YB_ASSERT(fate < sizeof(fates) / sizeof(fates[0])); /* The decoder refuses others. */
@@ -343,7 +361,12 @@ yb_cli_stat(struct yb_cli *cli, int argc, char **argv)
     bool found = false;
     int code = look(cli, argc, argv, &found);
 
-    return code == 0 && !found ? YB_CLI_EXIT_FAILED : code;
+    if (code == 0 && !found) {
+        fprintf(cli->err, "yuebing stat: %s: %s: %s\n", argv[0], yb_status_name(YB_NOT_FOUND),
+                yb_cli_outcome_text(YB_NOT_FOUND));
+        code = YB_CLI_EXIT_FAILED;
+    }
+    return code;
 }
 
 /* Whoever asks why has been answered, also about what is not there. */

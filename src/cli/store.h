@@ -107,7 +107,8 @@ struct yb_cli_copy {
     uint64_t size;
     uint64_t ttl_ms, idle_ms;
     uint32_t pins, hold_ms;
-    enum yb_status block; /* ... and what it says of the block. */
+    enum yb_status block; /* ... and what it says of the block; */
+    uint8_t fate;         /* ... of one that it had: what became of it. */
 };
 
 struct yb_cli_block {
