@@ -18,7 +18,7 @@ all: $(BUILD)/build.ninja ## build everything: build/yuebing, the libraries, the
 setup: ## install the Debian packages that are missing (tools/packages.txt)
 	@tools/setup.sh full
 
-demo: all ## two processes that authenticate each other and exchange messages
+demo: all ## a store, two programs that share blocks through it, a node that dies
 	@$(BUILD)/yuebing demo
 
 test: setup-test all ## every suite in its short form; the last line counts

@@ -1,50 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `yuebing demo`: two processes, one secret, and bytes that are compared.
+ * `yuebing demo`: a store, two programs that share blocks through it, and a node that dies.
  *
- * This process is a client of tenant "demo"; the other is `yuebing serve`, started from the
- * same program. A third one, with another secret, is turned away.
+ * All of them are processes of this program: `yuebing serve`, two times `yuebing node`, a writer
+ * and readers. Every byte that a reader gets is compared. A stranger with another secret is turned
+ * away.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/histogram.h"
-#include "cli/client.h"
+#include "base/hash.h"
+#include "cli/demo.h"
 #include "cli/output.h"
 
 const struct yb_cli_option yb_cli_demo_options[] = {
+    YB_CLI_STORE_OPTIONS,
     {NULL, NULL, NULL},
 };
 
-#define PROGRAM          "/proc/self/exe"
-#define FOLDER_BYTES     32u
-#define PATH_BYTES       (FOLDER_BYTES + 16u)
-#define LINE_BYTES       1024u
-#define CHILD_TIMEOUT_MS 20000
-#define CALL_TIMEOUT_NS  (10 * YB_NS_PER_S)
-#define SIZES            4u
-#define BYTES_MAX        (1024u * 1024u)
+#define FOLDER_BYTES    32u
+#define PATH_BYTES      (FOLDER_BYTES + 16u)
+#define CALL_TIMEOUT_NS (10 * YB_NS_PER_S)
+#define LOOK_NS         (5 * YB_NS_PER_MS)
+#define LEASE_TEXT      "500"
+#define MEMORY_TEXT     "64m"
+#define TENANT          "demo"
 
-static const struct {
-    uint32_t bytes;
-    uint32_t messages;
-} plan[SIZES] = {{64, 2000}, {4096, 1000}, {65536, 200}, {BYTES_MAX, 50}};
+enum step {
+    STEP_PUT,
+    STEP_GET,
+    STEP_GET_DEAD,     /* Once the death was noticed. */
+    STEP_GET_REPAIRED, /* Once every block that had two copies has two again. */
+    STEP_COUNT,
+};
 
-struct demo_row {
-    uint64_t messages;
-    uint64_t bytes; /* That came back as they were sent. */
-    uint64_t wrong; /* Messages that did not. */
-    uint64_t took_ns;
-    struct yb_histogram times;
+static const char *const step_names[STEP_COUNT] = {
+    "one program puts",
+    "another one gets",
+    "a node is dead: get",
+    "copies are made: get",
 };
 
 struct demo {
@@ -52,194 +51,123 @@ struct demo {
     char folder[FOLDER_BYTES];
     char secret[PATH_BYTES];
     char other_secret[PATH_BYTES];
-    pid_t child;
-    int child_out; /* What the child says; its end means that the child has ended. */
+    struct yb_demo_server store;
+    struct yb_demo_server left;
+    struct yb_demo_server right;
     char address[YB_ADDRESS_TEXT_BYTES];
-    struct yb_hello_result peer;
     enum yb_status stranger;
     char stranger_text[YB_CONFIG_MESSAGE_MAX];
-    struct demo_row rows[SIZES];
+    struct yb_demo_result steps[STEP_COUNT];
+    uint64_t noticed_ns;
+    uint64_t repaired_ns;
+    uint64_t only_there; /* Blocks whose one copy was on the node that is killed. */
+    uint64_t halved;     /* Blocks that had one of two copies there. */
 };
 
-/* ---- the other process ----------------------------------------------------------------------- */
-
-/* Start this program with other words, its output in a pipe. It dies with us. */
-static pid_t
-start(char *const *words, int *out_fd_out)
+static bool
+fail(const struct demo *demo, const char *what, const char *why)
 {
-    int ends[2];
-    pid_t parent = getpid();
-    pid_t child;
-
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return -1;
-    }
-    child = fork();
-    if (child == 0) {
-        if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent ||
-            dup2(ends[1], STDOUT_FILENO) < 0) {
-            _exit(YB_CLI_EXIT_FAILED);
-        }
-        execv(PROGRAM, words);
-        _exit(YB_CLI_EXIT_FAILED);
-    }
-    (void)close(ends[1]);
-    if (child < 0) {
-        (void)close(ends[0]);
-        return -1;
-    }
-    *out_fd_out = ends[0];
-    return child;
+    fprintf(demo->cli->err, "yuebing demo: %s%s%s\n", what, why[0] == '\0' ? "" : ": ", why);
+    return false;
 }
 
-/* Read up to the end of a line, or of the output if `line` is NULL. False: time is up, or the
- * output ended before. */
+/* ---- the store ----------------------------------------------------------------------------------- */
+
 static bool
-read_until(int fd, char *line, size_t room)
+make_secret(const char *path)
 {
-    size_t have = 0;
+    const char *const words[] = {"secret", "new", "--out", path, NULL};
+    struct yb_demo_server process;
 
-    for (;;) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        char byte;
-        ssize_t got;
-
-        if (poll(&ready, 1, CHILD_TIMEOUT_MS) <= 0) {
-            return false;
-        }
-        got = read(fd, &byte, 1);
-        if (got <= 0) {
-            return got == 0 && line == NULL;
-        }
-        if (line != NULL && (byte == '\n' || have + 1 == room)) {
-            line[have] = '\0';
-            return byte == '\n';
-        }
-        if (line != NULL) {
-            line[have++] = byte;
-        }
-    }
+    return yb_demo_start(words, &process) && yb_demo_reap(&process);
 }
 
-/* Wait for the end of a child. True: exit code 0, in time. */
+/* Start a server, with our own choice of io and TLS, and wait until it serves. */
 static bool
-reap(pid_t child, int out_fd)
-{
-    int state = 0;
-    bool in_time = read_until(out_fd, NULL, 0);
-
-    if (!in_time) {
-        (void)kill(child, SIGKILL);
-    }
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
-    }
-    (void)close(out_fd);
-    return in_time && WIFEXITED(state) && WEXITSTATUS(state) == 0;
-}
-
-static bool
-make_secret(char *path)
-{
-    char name[] = "yuebing", command[] = "secret", what[] = "new", option[] = "--out";
-    char *const words[] = {name, command, what, option, path, NULL};
-    int out_fd = -1;
-    pid_t child = start(words, &out_fd);
-
-    return child > 0 && reap(child, out_fd);
-}
-
-/* Start the server and wait until it says where it listens. */
-static bool
-start_server(struct demo *demo)
+start_server(struct demo *demo, const char *command, const char *name,
+             struct yb_demo_server *server, char line_out[YB_DEMO_LINE_BYTES])
 {
     const struct yb_config *config = &demo->cli->config;
-    char name[] = "yuebing", command[] = "serve", json[] = "--json";
-    char listen[] = "--listen", address[] = "127.0.0.1:0", secret[] = "--secret-file";
-    char io[] = "--net-io", tls[] = "--tls", level[] = "--log-level", error[] = "error";
-    char io_value[YB_CONFIG_TEXT_MAX], tls_value[YB_CONFIG_TEXT_MAX], line[LINE_BYTES];
-    char *const words[] = {name, command,  json, listen,    address, secret, demo->secret,
-                           io,   io_value, tls,  tls_value, level,   error,  NULL};
+    char io[YB_CONFIG_TEXT_MAX], tls[YB_CONFIG_TEXT_MAX];
+    bool node = strcmp(command, "node") == 0;
+    const char *const words[] = {
+        command,
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        node ? "--directory" : "--name",
+        node ? demo->address : name,
+        node ? "--name" : "--directory-lease-ms",
+        node ? name : LEASE_TEXT,
+        "--memory",
+        MEMORY_TEXT,
+        "--secret-file",
+        demo->secret,
+        "--net-io",
+        io,
+        "--tls",
+        tls,
+        "--log-level",
+        "error",
+        NULL,
+    };
+
+    yb_config_value_text(config, YB_CONFIG_ROW_net_io, io);
+    yb_config_value_text(config, YB_CONFIG_ROW_tls_mode, tls);
+    return yb_demo_start(words, server) && yb_demo_ready(server, line_out);
+}
+
+static bool
+start_store(struct demo *demo)
+{
+    char line[YB_DEMO_LINE_BYTES];
     json_t *ready;
     const char *where;
 
-    yb_config_value_text(config, YB_CONFIG_ROW_net_io, io_value);
-    yb_config_value_text(config, YB_CONFIG_ROW_tls_mode, tls_value);
-    demo->child = start(words, &demo->child_out);
-    if (demo->child < 0 || !read_until(demo->child_out, line, sizeof(line))) {
-        return false;
+    if (!start_server(demo, "serve", "home", &demo->store, line)) {
+        return fail(demo, "the store did not start", "");
     }
     ready = json_loads(line, 0, NULL);
     where = json_string_value(json_object_get(ready, "published"));
-    if (where != NULL) {
-        snprintf(demo->address, sizeof(demo->address), "%s", where);
-    }
+    snprintf(demo->address, sizeof(demo->address), "%s", where == NULL ? "" : where);
     json_decref(ready);
-    return where != NULL;
+    if (where == NULL || !start_server(demo, "node", "left", &demo->left, line) ||
+        !start_server(demo, "node", "right", &demo->right, line)) {
+        return fail(demo, "a node did not start", "");
+    }
+    return true;
 }
 
-/* ---- messages ----------------------------------------------------------------------------- */
+/* Make the secrets and the store. All is in place, or the reason was printed. */
+static bool
+prepare(struct demo *demo)
+{
+    snprintf(demo->folder, sizeof(demo->folder), "/tmp/yuebing-demo.XXXXXX");
+    if (mkdtemp(demo->folder) == NULL) {
+        demo->folder[0] = '\0';
+        return fail(demo, "no folder in /tmp", strerror(errno));
+    }
+    snprintf(demo->secret, sizeof(demo->secret), "%s/secret", demo->folder);
+    snprintf(demo->other_secret, sizeof(demo->other_secret), "%s/other", demo->folder);
+    if (!make_secret(demo->secret) || !make_secret(demo->other_secret)) {
+        return fail(demo, "no secret could be made", "");
+    }
+    return start_store(demo);
+}
 
-/* Fill `bytes` with what only this message of this size has. */
+/* ---- looking on ---------------------------------------------------------------------------------- */
+
+/* Our own configuration, with another secret. */
 static void
-fill(uint8_t *bytes, size_t length, uint64_t seed)
-{
-    uint64_t state = seed * 2685821657736338717ull + 1;
-
-    for (size_t i = 0; i < length; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes[i] = (uint8_t)(state >> 24);
-    }
-}
-
-/* Exchange the messages of one row and compare every byte that comes back. */
-static enum yb_status
-exchange(struct yb_cli_client *client, unsigned index, uint8_t *body, struct demo_row *row)
-{
-    uint32_t length = plan[index].bytes;
-    uint8_t *reply = body + BYTES_MAX;
-
-    for (uint32_t i = 0; i < plan[index].messages; i++) {
-        struct yb_call call = {
-            .type = YB_WIRE_TYPE_ECHO,
-            .body = body,
-            .body_bytes = length,
-            .reply_body = reply,
-            .reply_body_room = length,
-        };
-        enum yb_status status;
-
-        fill(body, length, ((uint64_t)index << 32) + i);
-        memset(reply, ~body[0], length);
-        status = yb_cli_client_call(client, &call, CALL_TIMEOUT_NS);
-        if (status != YB_OK) {
-            return status;
-        }
-        row->messages++;
-        row->took_ns += call.took_ns;
-        yb_histogram_record(&row->times, call.took_ns);
-        if (call.reply_body_bytes == length && memcmp(body, reply, length) == 0) {
-            row->bytes += length;
-        } else {
-            row->wrong++;
-        }
-    }
-    return YB_OK;
-}
-
-/* Make a client out of our own configuration and another secret. */
-static enum yb_status
-open_client(struct demo *demo, struct yb_cli *cli, const char *secret,
-            struct yb_cli_client *client_out)
+become(const struct demo *demo, struct yb_cli *cli, const char *secret)
 {
     struct yb_config *config = &cli->config;
 
     *cli = *demo->cli;
     config->auth_role = YB_CONFIG_AUTH_ROLE_CLIENT;
-    snprintf(config->auth_tenant, sizeof(config->auth_tenant), "demo");
+    snprintf(config->auth_tenant, sizeof(config->auth_tenant), TENANT);
     snprintf(config->auth_secret_file, sizeof(config->auth_secret_file), "%s", secret);
-    return yb_cli_client_open(cli, demo->address, (struct yb_id){{0}}, client_out);
+    snprintf(config->directory_address, sizeof(config->directory_address), "%s", demo->address);
 }
 
 /* Somebody with another secret knocks: DENIED is what must come out. */
@@ -249,75 +177,198 @@ meet_stranger(struct demo *demo)
     struct yb_cli cli;
     struct yb_cli_client client;
 
-    if (open_client(demo, &cli, demo->other_secret, &client) != YB_OK) {
+    become(demo, &cli, demo->other_secret);
+    if (yb_cli_client_open(&cli, demo->address, (struct yb_id){{0}}, &client) != YB_OK) {
         return false;
     }
     demo->stranger = yb_cli_client_connect(&client, CALL_TIMEOUT_NS);
     snprintf(demo->stranger_text, sizeof(demo->stranger_text), "%s", client.error);
     yb_cli_client_close(&client);
-    return demo->stranger == YB_DENIED;
+    return demo->stranger == YB_DENIED || fail(demo, "a stranger was let in", "");
 }
 
-/* Be the client: authenticate, exchange, compare. */
+/* Let a program of its own put or get. */
 static bool
-be_client(struct demo *demo)
+run_program(struct demo *demo, enum step step)
 {
-    struct yb_cli cli;
-    struct yb_cli_client client;
-    uint8_t *bytes = malloc(2 * (size_t)BYTES_MAX);
-    enum yb_status status = YB_NO_MEMORY;
+    const struct yb_client_options options = {
+        .struct_bytes = sizeof(options),
+        .directory = demo->address,
+        .secret_file = demo->secret,
+        .tenant = TENANT,
+        .tls = demo->cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON,
+    };
+    struct yb_demo_result *result = &demo->steps[step];
 
-    if (bytes == NULL || open_client(demo, &cli, demo->secret, &client) != YB_OK) {
-        free(bytes);
+    if (!yb_demo_program(&options, step == STEP_PUT, result)) {
+        return fail(demo, step_names[step], "the program did not come back");
+    }
+    if (result->failed > 0) {
+        return fail(demo, step_names[step], result->error);
+    }
+    return result->wrong == 0 || fail(demo, step_names[step], "bytes are wrong");
+}
+
+/* Ask where all blocks are. */
+static bool
+look_up(struct yb_cli_store *store, struct yb_wire_lookup_answer answers_out[YB_DEMO_BLOCKS])
+{
+    struct yb_wire_hash hashes[YB_DEMO_BLOCKS];
+    const struct yb_wire_lookup asked = {
+        .flags = YB_WIRE_LOOKUP_FLAG_EXIST,
+        .hashes = {.count = YB_DEMO_BLOCKS, .native = hashes},
+    };
+    uint8_t body[YB_WIRE_LOOKUP_BYTES + YB_DEMO_BLOCKS * YB_WIRE_HASH_BYTES];
+    struct yb_wire_lookup_answers told;
+    struct yb_cli_question question = {.type = YB_WIRE_DIRECTORY_TYPE_LOOKUP, .body = body};
+
+    for (uint32_t i = 0; i < YB_DEMO_BLOCKS; i++) {
+        char key[32];
+
+        yb_demo_key(i, key);
+        hashes[i].hash =
+            yb_hash_key(store->cluster.seed, (struct yb_hash_bytes){TENANT, strlen(TENANT)},
+                        (struct yb_hash_bytes){key, strlen(key)});
+    }
+    YB_ASSERT(yb_wire_lookup_encode(&asked, body, sizeof(body), &question.body_bytes) == YB_OK);
+    if (yb_cli_store_ask(store, &question) != YB_OK ||
+        yb_wire_lookup_answers_decode(store->reply, store->reply_bytes, &told, NULL) != YB_OK ||
+        told.answers.count != YB_DEMO_BLOCKS) {
         return false;
     }
-    status = yb_cli_client_connect(&client, CALL_TIMEOUT_NS);
-    if (status == YB_OK) {
-        demo->peer = *yb_peer_result(client.peer);
+    for (uint32_t i = 0; i < YB_DEMO_BLOCKS; i++) {
+        yb_wire_lookup_answer_at(&told.answers, i, &answers_out[i]);
     }
-    for (unsigned i = 0; i < SIZES && status == YB_OK; i++) {
-        status = exchange(&client, i, bytes, &demo->rows[i]);
+    return true;
+}
+
+static const struct yb_wire_member *
+find_left(const struct yb_cli_store *store)
+{
+    for (uint32_t i = 0; i < store->member_count; i++) {
+        if (memcmp(store->members[i].name, "left", sizeof("left")) == 0) {
+            return &store->members[i];
+        }
     }
-    if (status != YB_OK) {
-        fprintf(demo->cli->err, "yuebing demo: %s: %s\n", yb_status_name(status), client.error);
+    return NULL;
+}
+
+static bool
+count_what_is_there(struct demo *demo, struct yb_cli_store *store)
+{
+    struct yb_wire_lookup_answer answers[YB_DEMO_BLOCKS];
+    const struct yb_wire_member *left = find_left(store);
+
+    if (left == NULL || !look_up(store, answers)) {
+        return fail(demo, "the directory does not know what it should", store->error);
     }
-    yb_cli_client_close(&client);
-    free(bytes);
-    return status == YB_OK && demo->peer.authenticated && strcmp(demo->peer.tenant, "demo") == 0;
+    for (uint32_t i = 0; i < YB_DEMO_BLOCKS; i++) {
+        bool there = answers[i].slot0 == left->slot || answers[i].slot1 == left->slot;
+
+        demo->only_there += there && answers[i].count == 1 ? 1 : 0;
+        demo->halved += there && answers[i].count > 1 ? 1 : 0;
+    }
+    return true;
+}
+
+static bool
+is_repaired(struct yb_cli_store *store)
+{
+    struct yb_wire_lookup_answer answers[YB_DEMO_BLOCKS];
+    bool repaired = look_up(store, answers);
+
+    for (uint32_t i = 0; i < YB_DEMO_BLOCKS && repaired; i++) {
+        repaired = !yb_demo_replicated(i) || answers[i].count >= 2;
+    }
+    return repaired;
+}
+
+static bool
+is_noticed(struct yb_cli_store *store)
+{
+    return yb_cli_store_members(store) == YB_OK && find_left(store) == NULL;
+}
+
+/* Ask until it is so; returns after how long, or 0: it did not become so in time. */
+static uint64_t
+watch(struct yb_cli_store *store, bool (*is_so)(struct yb_cli_store *store))
+{
+    const struct yb_clock *clock = yb_clock_system();
+    uint64_t began_ns = yb_clock_now(clock);
+
+    while (!is_so(store)) {
+        if (yb_clock_now(clock) - began_ns > CALL_TIMEOUT_NS) {
+            return 0;
+        }
+        yb_cli_client_rest(&store->directory, LOOK_NS);
+    }
+    return yb_clock_now(clock) - began_ns + 1;
+}
+
+/* Kill a node, and see what becomes of its blocks. */
+static bool
+lose_a_node(struct demo *demo, struct yb_cli_store *store)
+{
+    const struct yb_clock *clock = yb_clock_system();
+    uint64_t began_ns;
+
+    if (!count_what_is_there(demo, store)) {
+        return false;
+    }
+    yb_demo_kill(&demo->left);
+    demo->noticed_ns = watch(store, is_noticed);
+    if (demo->noticed_ns == 0) {
+        return fail(demo, "nobody noticed that a node died", "");
+    }
+    began_ns = yb_clock_now(clock);
+    if (!run_program(demo, STEP_GET_DEAD)) {
+        return false;
+    }
+    demo->repaired_ns = watch(store, is_repaired) != 0 ? yb_clock_now(clock) - began_ns : 0;
+    return demo->repaired_ns != 0 || fail(demo, "the lost copies were not made again", "");
+}
+
+static bool
+tell_the_story(struct demo *demo)
+{
+    struct yb_cli cli;
+    struct yb_cli_store store;
+    bool ok;
+
+    if (!meet_stranger(demo) || !run_program(demo, STEP_PUT) || !run_program(demo, STEP_GET)) {
+        return false;
+    }
+    become(demo, &cli, demo->secret);
+    if (yb_cli_store_open(&cli, false, &store) != YB_OK) {
+        return false;
+    }
+    ok = lose_a_node(demo, &store) && run_program(demo, STEP_GET_REPAIRED);
+    yb_cli_store_close(&store);
+    return ok;
 }
 
 /* ---- what is shown --------------------------------------------------------------------------- */
 
-static double
-row_mb_per_s(const struct demo_row *row)
-{
-    return row->took_ns == 0 ? 0 : (double)row->bytes * 1e3 / (double)row->took_ns;
-}
-
 static enum yb_status
 print_table(const struct demo *demo)
 {
-    static const char *const columns[] = {"SIZE",   "MESSAGES", "BYTES VERIFIED",
-                                          "P50 us", "P99 us",   "MB/s each way"};
+    static const char *const columns[] = {"STEP",           "BLOCKS", "HITS", "NOT FOUND",
+                                          "BYTES VERIFIED", "WRONG",  "ms"};
     struct yb_output_table *table = NULL;
-    enum yb_status status = yb_output_table_create(columns, 6, &table);
+    enum yb_status status = yb_output_table_create(columns, 7, &table);
 
-    for (unsigned i = 0; i < SIZES && status == YB_OK; i++) {
-        const struct demo_row *row = &demo->rows[i];
-        struct yb_histogram_summary times;
-        char texts[6][32];
-        const char *cells[6];
+    for (unsigned i = 0; i < STEP_COUNT && status == YB_OK; i++) {
+        const struct yb_demo_result *row = &demo->steps[i];
+        char texts[6][24];
+        const char *cells[] = {step_names[i], texts[0], texts[1], texts[2],
+                               texts[3],      texts[4], texts[5]};
 
-        yb_histogram_summarize(&row->times, &times);
-        snprintf(texts[0], sizeof(texts[0]), "%" PRIu32, plan[i].bytes);
-        snprintf(texts[1], sizeof(texts[1]), "%" PRIu64, row->messages);
-        snprintf(texts[2], sizeof(texts[2]), "%" PRIu64, row->bytes);
-        snprintf(texts[3], sizeof(texts[3]), "%.1f", (double)times.p50 / 1e3);
-        snprintf(texts[4], sizeof(texts[4]), "%.1f", (double)times.p99 / 1e3);
-        snprintf(texts[5], sizeof(texts[5]), "%.1f", row_mb_per_s(row));
-        for (unsigned c = 0; c < 6; c++) {
-            cells[c] = texts[c];
-        }
+        snprintf(texts[0], sizeof(texts[0]), "%" PRIu64, row->blocks);
+        snprintf(texts[1], sizeof(texts[1]), "%" PRIu64, row->there);
+        snprintf(texts[2], sizeof(texts[2]), "%" PRIu64, row->missing);
+        snprintf(texts[3], sizeof(texts[3]), "%" PRIu64, i == STEP_PUT ? 0 : row->bytes);
+        snprintf(texts[4], sizeof(texts[4]), "%" PRIu64, row->wrong);
+        snprintf(texts[5], sizeof(texts[5]), "%.1f", (double)row->took_ns / 1e6);
         status = yb_output_table_add(table, cells);
     }
     if (status == YB_OK) {
@@ -328,89 +379,97 @@ print_table(const struct demo *demo)
 }
 
 static json_t *
-as_json(const struct demo *demo, const struct demo_row *total)
+as_json(const struct demo *demo, const struct yb_demo_result *total)
 {
     json_t *rows = json_array();
 
-    for (unsigned i = 0; i < SIZES; i++) {
-        const struct demo_row *row = &demo->rows[i];
-        struct yb_histogram_summary times;
+    for (unsigned i = 0; i < STEP_COUNT; i++) {
+        const struct yb_demo_result *row = &demo->steps[i];
 
-        yb_histogram_summarize(&row->times, &times);
         json_array_append_new(
-            rows, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "bytes", (json_int_t)plan[i].bytes,
-                            "messages", (json_int_t)row->messages, "bytes_verified",
-                            (json_int_t)row->bytes, "p50_ns", (json_int_t)times.p50, "p99_ns",
-                            (json_int_t)times.p99, "mb_per_s", row_mb_per_s(row)));
+            rows, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "step", step_names[i], "blocks",
+                            (json_int_t)row->blocks, "hits", (json_int_t)row->there, "not_found",
+                            (json_int_t)row->missing, "bytes", (json_int_t)row->bytes, "wrong",
+                            (json_int_t)row->wrong, "took_ns", (json_int_t)row->took_ns));
     }
-    return json_pack("{s:o, s:I, s:I, s:I, s:b, s:s, s:s}", "sizes", rows, "messages",
-                     (json_int_t)total->messages, "bytes_verified", (json_int_t)total->bytes,
-                     "wrong", (json_int_t)total->wrong, "authenticated",
-                     (int)demo->peer.authenticated, "stranger", yb_status_name(demo->stranger),
-                     "stranger_text", demo->stranger_text);
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "steps", rows, "gets",
+                     (json_int_t)total->blocks, "bytes_verified", (json_int_t)total->bytes, "wrong",
+                     (json_int_t)total->wrong, "lost", (json_int_t)demo->only_there, "repaired",
+                     (json_int_t)demo->halved, "noticed_ns", (json_int_t)demo->noticed_ns,
+                     "repaired_ns", (json_int_t)demo->repaired_ns, "stranger",
+                     yb_status_name(demo->stranger), "stranger_text", demo->stranger_text);
 }
 
 static void
-print_text(const struct demo *demo, const struct demo_row *total)
+print_text(const struct demo *demo, const struct yb_demo_result *total)
 {
     FILE *out = demo->cli->out;
-    char identity[33];
 
-    yb_id_format(demo->peer.identity, identity);
-    fprintf(out, "server   pid %ld at %s, identity %s\n", (long)demo->child, demo->address,
-            identity);
-    fprintf(out, "client   pid %ld, tenant %s, %s\n", (long)getpid(), demo->peer.tenant,
-            demo->peer.authenticated ? "both sides proved the secret" : "open");
+    fprintf(out, "store    %s: a directory and a node in one process, and two nodes apart\n",
+            demo->address);
     fprintf(out, "stranger %s: %s\n\n", yb_status_name(demo->stranger), demo->stranger_text);
     (void)print_table(demo);
-    fprintf(out, "\ndemo: %" PRIu64 " messages, %" PRIu64 " bytes verified, %" PRIu64 " wrong\n",
-            total->messages, total->bytes, total->wrong);
+    fprintf(out,
+            "\nkill -9 of a node: noticed after %.0f ms (its lease is " LEASE_TEXT " ms)\n"
+            "%" PRIu64 " blocks had their only copy there and are gone; %" PRIu64
+            " had another: they were read all the time,\n"
+            "and %.0f ms later all of them had two copies again\n",
+            (double)demo->noticed_ns / 1e6, demo->only_there, demo->halved,
+            (double)demo->repaired_ns / 1e6);
+    fprintf(out, "\ndemo: %" PRIu64 " blocks read, %" PRIu64 " bytes verified, %" PRIu64 " wrong\n",
+            total->blocks, total->bytes, total->wrong);
+}
+
+/* What must have come out. */
+static bool
+is_as_promised(const struct demo *demo, const struct yb_demo_result *total)
+{
+    const struct yb_demo_result *steps = demo->steps;
+
+    return total->wrong == 0 && steps[STEP_PUT].there == YB_DEMO_BLOCKS &&
+           steps[STEP_GET].there == YB_DEMO_BLOCKS &&
+           steps[STEP_GET_DEAD].missing == demo->only_there &&
+           steps[STEP_GET_REPAIRED].missing == demo->only_there;
 }
 
 static bool
 show(const struct demo *demo)
 {
-    struct demo_row total = {0};
+    struct yb_demo_result total = {0};
 
-    for (unsigned i = 0; i < SIZES; i++) {
-        total.messages += demo->rows[i].messages;
-        total.bytes += demo->rows[i].bytes;
-        total.wrong += demo->rows[i].wrong;
+    for (unsigned i = STEP_GET; i < STEP_COUNT; i++) {
+        total.blocks += demo->steps[i].blocks;
+        total.bytes += demo->steps[i].bytes;
+        total.wrong += demo->steps[i].wrong;
     }
     if (!demo->cli->json) {
         print_text(demo, &total);
     } else if (yb_output_json(demo->cli->out, as_json(demo, &total)) != YB_OK) {
         return false;
     }
-    return total.wrong == 0;
+    return is_as_promised(demo, &total) || fail(demo, "not what was promised", "see above");
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static void
-remove_folder(const struct demo *demo)
-{
-    (void)unlink(demo->secret);
-    (void)unlink(demo->other_secret);
-    (void)rmdir(demo->folder);
-}
-
-/* Make the secrets and the server. Both are in place, or the reason was printed. */
 static bool
-prepare(struct demo *demo)
+clean_up(struct demo *demo)
 {
-    snprintf(demo->folder, sizeof(demo->folder), "/tmp/yuebing-demo.XXXXXX");
-    if (mkdtemp(demo->folder) == NULL) {
-        fprintf(demo->cli->err, "yuebing demo: no folder in /tmp: %s\n", strerror(errno));
-        return false;
+    struct yb_demo_server *const servers[] = {&demo->left, &demo->right, &demo->store};
+    bool ok = true;
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (servers[i]->pid > 0) {
+            (void)kill(servers[i]->pid, SIGTERM);
+            ok = yb_demo_reap(servers[i]) && ok;
+        }
     }
-    snprintf(demo->secret, sizeof(demo->secret), "%s/secret", demo->folder);
-    snprintf(demo->other_secret, sizeof(demo->other_secret), "%s/other", demo->folder);
-    if (!make_secret(demo->secret) || !make_secret(demo->other_secret) || !start_server(demo)) {
-        fprintf(demo->cli->err, "yuebing demo: the other process did not start\n");
-        return false;
+    if (demo->folder[0] != '\0') {
+        (void)unlink(demo->secret);
+        (void)unlink(demo->other_secret);
+        (void)rmdir(demo->folder);
     }
-    return true;
+    return ok || fail(demo, "a server did not end well", "");
 }
 
 int
@@ -425,18 +484,9 @@ yb_cli_demo(struct yb_cli *cli, int argc, char **argv)
         return YB_CLI_EXIT_FAILED;
     }
     demo->cli = cli;
-    ok = prepare(demo) && meet_stranger(demo) && be_client(demo);
-    if (demo->folder[0] != '\0') {
-        remove_folder(demo);
-    }
-    if (demo->child > 0) {
-        (void)kill(demo->child, SIGTERM);
-        ok = reap(demo->child, demo->child_out) && ok;
-    }
+    ok = prepare(demo) && tell_the_story(demo);
+    ok = clean_up(demo) && ok;
     ok = ok && show(demo);
-    if (!ok) {
-        fprintf(cli->err, "yuebing demo: something was wrong, see above\n");
-    }
     free(demo);
     return ok ? 0 : YB_CLI_EXIT_FAILED;
 }

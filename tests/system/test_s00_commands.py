@@ -89,15 +89,16 @@ def _():
     done = run("demo", timeout=100)
     expect(done.code == 0, done.err)
     last = done.out.splitlines()[-1]
-    match = re.fullmatch(r"demo: (\d+) messages, (\d+) bytes verified, 0 wrong", last)
-    expect(match and int(match[1]) > 1000 and int(match[2]) > 1 << 20, last)
+    match = re.fullmatch(r"demo: (\d+) blocks read, (\d+) bytes verified, 0 wrong", last)
+    expect(match and int(match[1]) > 200 and int(match[2]) > 1 << 20, last)
     found = run("demo", "--json", "--tls", "on", timeout=100)
     expect(found.code == 0, found.err)
     found = found.json()
-    expect(found["wrong"] == 0 and found["authenticated"] is True, str(found))
-    expect(found["stranger"] == "DENIED", str(found))
-    expect(sum(row["bytes"] * row["messages"] for row in found["sizes"])
-           == found["bytes_verified"], str(found))
+    expect(found["wrong"] == 0 and found["stranger"] == "DENIED", str(found))
+    put, *gets = found["steps"]
+    expect(put["bytes"] == gets[0]["bytes"] and gets[0]["not_found"] == 0, str(found))
+    expect(sum(row["bytes"] for row in gets) == found["bytes_verified"], str(found))
+    expect(found["repaired"] > 0 and gets[2]["not_found"] == found["lost"], str(found))
     expect(set(glob.glob("/tmp/yuebing-demo.*")) <= before, "a folder was left behind")
 
 
