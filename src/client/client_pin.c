@@ -14,7 +14,7 @@
 #include "client/client_internal.h"
 #include "transfer/near.h"
 
-/* ---- the engine ------------------------------------------------------------------------------- */
+/* ---- the engine ------------------------------------------------------------------------------ */
 
 /* Find the address of ours that leads to the directory. Returns false: none is known. */
 static bool
@@ -77,7 +77,7 @@ yb_client_engine_create(struct yb_client *client, const struct yb_client_options
     return status;
 }
 
-/* ---- borrowing -------------------------------------------------------------------------------- */
+/* ---- borrowing ------------------------------------------------------------------------------- */
 
 enum yb_status
 yb_client_pin(struct yb_client *client, struct yb_client_item *items, uint32_t count,
@@ -92,7 +92,7 @@ yb_client_release(struct yb_client *client, struct yb_client_item *items, uint32
     return yb_client_run_items(client, YB_CLIENT_RELEASE, items, count, NULL);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum yb_status
 yb_client_register(struct yb_client *client, void *base, uint64_t length)

@@ -12,6 +12,8 @@
  * ticket: a word that the sender clears before it lets go of the values. It is read by a batch of
  * its own, which begins when the last byte is here.
  *
+ * What cannot be fetched soon is UNREACHABLE: the sender sends it, in a put of its own.
+ *
  * The engine that is read from must have the sender's identity, so that nobody can have a node read
  * the memory of a third one.
  *
@@ -28,8 +30,13 @@
 #define PEERS       128u /* Engines that are kept open. */
 #define PIECES_MAX  YB_WIRE_PUT_PULL_SOURCES_MAX
 #define IDLE_NS     (30 * YB_NS_PER_S)
-#define BATCH_NS    (300 * YB_NS_PER_S) /* Of a request without a deadline. */
 #define ADDRESS_MAX 64u
+
+/* A fetch that takes longer than this is given up before the request's time is over, so that the
+ * sender can send: his engine may be out of reach, which shows by nothing else. */
+#define PULL_NS        (1 * YB_NS_PER_S)
+#define PULL_BYTE_NS   20u                /* 50 MB/s */
+#define UNREACHABLE_NS (10 * YB_NS_PER_S) /* Then such a sender is not even tried. */
 
 struct pull_peer {
     struct yb_id identity;
@@ -37,6 +44,7 @@ struct pull_peer {
     yb_transfer_peer handle; /* 0: free. */
     uint32_t users;
     uint64_t used_ns;
+    uint64_t failed_until_ns;
 };
 
 struct yb_node_pulls {
@@ -136,8 +144,12 @@ take_peer(struct yb_node_put *put, struct yb_wire_text address)
             peer->handle = 0;
             return YB_UNREACHABLE;
         }
+        peer->failed_until_ns = 0;
         peer->identity = identity;
         memcpy(peer->address, text, sizeof(text));
+    }
+    if (yb_node_now(node) < peer->failed_until_ns) {
+        return YB_UNREACHABLE;
     }
     peer->users++;
     peer->used_ns = yb_node_now(node);
@@ -172,26 +184,39 @@ on_batch(struct yb_transfer *engine, yb_transfer_batch batch, void *owner)
     yb_mailbox_post_reply(yb_loop_mailbox(yb_net_loop(put->node->net)), &put->pull_mail);
 }
 
+/* How long a batch may take. */
+static uint64_t
+patience(const struct yb_node_put *put, uint64_t bytes)
+{
+    uint64_t now_ns = yb_node_now(put->node);
+    uint64_t left_ns = put->deadline_ns > now_ns ? put->deadline_ns - now_ns : YB_NS_PER_MS;
+    uint64_t fair_ns = yb_deadline_after(PULL_NS, bytes * PULL_BYTE_NS);
+
+    return left_ns < fair_ns ? left_ns : fair_ns;
+}
+
 static enum yb_status
 submit(struct yb_node_put *put, enum yb_node_pull_phase phase, uint32_t count)
 {
     struct yb_node *node = put->node;
     struct yb_node_pulls *pulls = node->pulls;
-    uint64_t now_ns = yb_node_now(node);
-    const struct yb_transfer_batch_options options = {
+    struct yb_transfer_batch_options options = {
         .struct_bytes = sizeof(options),
-        .timeout_ns = put->deadline_ns == YB_NEVER ? BATCH_NS
-                      : put->deadline_ns > now_ns  ? put->deadline_ns - now_ns
-                                                   : YB_NS_PER_MS,
         .work_class = put->request->class,
         .trace_id = put->request->trace_id,
         .parent_span = put->request->span_id,
         .done = on_batch,
         .owner = put,
     };
-    enum yb_status status =
-        yb_transfer_submit(node->options.engine, pulls->peers[put->pull_peer].handle, pulls->items,
-                           count, &options, &put->pull_batch);
+    uint64_t bytes = 0;
+    enum yb_status status;
+
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += pulls->items[i].length;
+    }
+    options.timeout_ns = patience(put, bytes);
+    status = yb_transfer_submit(node->options.engine, pulls->peers[put->pull_peer].handle,
+                                pulls->items, count, &options, &put->pull_batch);
 
     if (status == YB_OK) {
         put->pull = phase;
@@ -298,6 +323,10 @@ on_mail(struct yb_mail *mail)
         YB_ASSERT(false); /* It has ended, and nobody else knows it. */
     }
     if (put->pull == YB_NODE_PULL_BYTES) {
+        if (end.bytes == 0 && end.status != YB_STALE && end.status != YB_NOT_FOUND &&
+            end.status != YB_FAULT && !node->stopping) {
+            node->pulls->peers[put->pull_peer].failed_until_ns = yb_node_now(node) + UNREACHABLE_NS;
+        }
         if (judge(put) > 0) {
             status = look(put);
             if (status == YB_OK) {

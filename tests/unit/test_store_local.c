@@ -351,6 +351,72 @@ test_store_local__values_that_their_sender_let_go_are_not_committed(void **state
     ground_destroy(&ground);
 }
 
+/* What could not be fetched whole is not committed either. */
+static void
+test_store_local__values_that_cannot_be_fetched_are_sent(void **state)
+{
+    struct ground *ground = near_ground(YB_TRANSFER_PATH_ALL, 0);
+    struct yb_client *client = ground_client(ground, NULL);
+    struct value value = value_make(2 * MIB, 2);
+    struct yb_client_item item = item_of("torn", &value);
+    struct yb_client_counters before;
+    struct yb_client_counters after;
+    yb_client_handle handle;
+
+    (void)state;
+    await_near(client);
+    value_fill(&value, 4);
+    yb_client_counters(client, &before);
+    ground_stop(&ground->nodes[0]);
+    assert_int_equal(
+        yb_client_submit(client, YB_CLIENT_OP_PUT, &item, 1, NULL, NULL, NULL, 0, &handle), YB_OK);
+    while (!any_ticket(client)) {
+    }
+    assert_int_equal(yb_transfer_unregister(client->engine, value.iov[1].iov_base, PATIENCE_NS),
+                     YB_OK);
+    ground_go(&ground->nodes[0]);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE_NS), YB_OK);
+    assert_int_equal(yb_client_finish(client, handle), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    yb_client_counters(client, &after);
+    assert_int_equal(after.retries - before.retries, 1);
+    assert_int_equal(after.local_bytes, before.local_bytes);
+    assert_int_equal(get_one(client, "torn", &value), YB_OK);
+    value_expect(&value, 4, 0, 2 * MIB);
+    value_free(&value);
+    yb_client_close(&client);
+    ground_destroy(&ground);
+}
+
+/* Nobody has a node read the memory of somebody else. */
+static void
+test_store_local__a_node_fetches_from_the_process_that_asks_and_from_no_other(void **state)
+{
+    struct ground *ground = near_ground(YB_TRANSFER_PATH_ALL, 0);
+    struct yb_client *client = ground_client(ground, NULL);
+    struct yb_client *victim = ground_client(ground, NULL);
+    struct value value = value_make(MIB, 1);
+    struct yb_client_counters before;
+    struct yb_client_counters after;
+
+    (void)state;
+    await_near(client);
+    value_fill(&value, 6);
+    assert_int_equal(yb_client_register(victim, value.bytes, MIB + 1), YB_OK);
+    assert_int_equal(
+        yb_client_register(victim, (void *)(uintptr_t)client->core->near->tickets, 1024), YB_OK);
+    client->core->options.engine_address = victim->engine_address;
+    yb_client_counters(client, &before);
+    assert_int_equal(put_one(client, "stolen", &value), YB_OK); /* By frames: it is his to send. */
+    yb_client_counters(client, &after);
+    assert_int_equal(after.retries - before.retries, 1);
+    assert_int_equal(after.local_bytes, before.local_bytes);
+    value_free(&value);
+    yb_client_close(&client);
+    yb_client_close(&victim);
+    ground_destroy(&ground);
+}
+
 /* And the sender lets go before whoever put them hears of the end. */
 static void
 test_store_local__a_put_that_is_over_leaves_no_ticket_and_no_memory_registered(void **state)
@@ -741,7 +807,8 @@ test_store_local__what_a_killed_client_borrowed_comes_back(void **state)
         assert_true(node_info(ground).quarantined >= MIB);
     }
     child_kill(&child);
-    while (node_info(ground).quarantined > 0) {
+    for (uint32_t i = 0; node_info(ground).quarantined > 0; i++) {
+        assert_true(i < 10000); /* Some ten milliseconds, of a put and a removal each. */
         assert_int_equal(put_one(client, "other", &value), YB_OK);
         assert_int_equal(remove_one(client, "other"), YB_OK);
     }
@@ -905,6 +972,9 @@ main(int argc, char **argv)
         cmocka_unit_test(
             test_store_local__a_batch_of_large_small_and_missing_ones_has_an_outcome_for_each),
         cmocka_unit_test(test_store_local__values_that_their_sender_let_go_are_not_committed),
+        cmocka_unit_test(test_store_local__values_that_cannot_be_fetched_are_sent),
+        cmocka_unit_test(
+            test_store_local__a_node_fetches_from_the_process_that_asks_and_from_no_other),
         cmocka_unit_test(
             test_store_local__a_put_that_is_over_leaves_no_ticket_and_no_memory_registered),
         cmocka_unit_test(test_store_local__without_shared_memory_at_either_end_bytes_go_in_frames),
