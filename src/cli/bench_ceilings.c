@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/histogram.h"
 
 #define LAST_WORD     0x6c617374ull
@@ -410,8 +411,7 @@ struct copier {
     uint8_t *to;
     const uint8_t *from;
     uint64_t places;
-    uint64_t size;
-    uint64_t run_ns;
+    const struct yb_bench_copy *copy;
     uint64_t bytes;
     uint64_t took_ns;
 };
@@ -420,30 +420,34 @@ static void *
 copy_blocks(void *context)
 {
     struct copier *copier = context;
+    uint64_t size = copier->copy->size;
     uint64_t began_ns = now_ns();
     uint64_t count = 0;
 
     do {
-        uint64_t at = count++ % copier->places * copier->size;
+        uint64_t at = count++ % copier->places * size;
 
-        memcpy(copier->to + at, copier->from + at, copier->size);
-    } while (now_ns() - began_ns < copier->run_ns);
-    copier->bytes = count * copier->size;
+        if (copier->copy->streams) {
+            yb_copy_stream(copier->to + at, copier->from + at, size);
+        } else {
+            memcpy(copier->to + at, copier->from + at, size);
+        }
+    } while (now_ns() - began_ns < copier->copy->run_ns);
+    copier->bytes = count * size;
     copier->took_ns = now_ns() - began_ns;
     return NULL;
 }
 
 bool
-yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t threads,
-                      uint64_t run_ns, double *gbps_out)
+yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, const struct yb_bench_copy *copy,
+                      double *gbps_out)
 {
     struct copier copiers[THREADS_MAX];
-    uint64_t share;
+    uint32_t threads = copy->threads < THREADS_MAX ? copy->threads : THREADS_MAX;
+    uint64_t share = YB_BENCH_BUFFER_BYTES / threads / copy->size * copy->size;
     uint32_t started = 0;
     double rate = 0;
 
-    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
-    share = YB_BENCH_BUFFER_BYTES / threads / size * size;
     YB_ASSERT(share > 0);
     for (; started < threads; started++) {
         struct copier *copier = &copiers[started];
@@ -451,9 +455,8 @@ yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t 
         *copier = (struct copier){
             .to = to + started * share,
             .from = from + started * share,
-            .places = share / size,
-            .size = size,
-            .run_ns = run_ns,
+            .places = share / copy->size,
+            .copy = copy,
         };
         if (pthread_create(&copier->thread, NULL, copy_blocks, copier) != 0) {
             break;

@@ -3,7 +3,8 @@
  * bench_ceilings.h -- what the machine itself can do: the least that any program needs
  * for the same bytes.
  *
- *     memory copy    one thread, or one for each core, in blocks of the size asked for
+ *     memory copy    one thread, or one for each core, in blocks of the size asked for, by
+ *                    memcpy(); past the caches only where a row says so
  *     sockets        the same messages over as many connections, with the same options,
  *                    from one buffer straight into the other; one thread at each end
  *     process_vm     one process_vm_readv for each list of fragments
@@ -60,8 +61,15 @@ bool yb_bench_ceiling_process_vm(const struct yb_bench_target *target, uint8_t *
                                  double *gbps_out);
 
 /* Copy from one buffer of YB_BENCH_BUFFER_BYTES to another. */
-bool yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t threads,
-                           uint64_t run_ns, double *gbps_out);
+struct yb_bench_copy {
+    uint64_t size;
+    uint32_t threads;
+    bool streams; /* By base/copy.h, not by memcpy(). */
+    uint64_t run_ns;
+};
+
+bool yb_bench_ceiling_copy(uint8_t *to, const uint8_t *from, const struct yb_bench_copy *copy,
+                           double *gbps_out);
 
 /* Where fragment `index` of `count` lies in local memory: everywhere but behind its
  * predecessor, as blocks of a cache do. A permutation of 0 .. count - 1. */

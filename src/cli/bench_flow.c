@@ -103,8 +103,7 @@ yb_bench_pair_has(const struct yb_cli *cli, const struct yb_bench_pair *pair, ui
 }
 
 bool
-yb_bench_pair_copy(struct yb_bench_pair *pair, uint64_t size, uint32_t threads, uint64_t run_ns,
-                   double *gbps_out)
+yb_bench_pair_copy(struct yb_bench_pair *pair, const struct yb_bench_copy *copy, double *gbps_out)
 {
     if (pair->twin == NULL) {
         const struct yb_shared_options options = {
@@ -118,8 +117,7 @@ yb_bench_pair_copy(struct yb_bench_pair *pair, uint64_t size, uint32_t threads, 
         }
         memset(yb_shared_info(pair->twin).base, 1, YB_BENCH_BUFFER_BYTES);
     }
-    return yb_bench_ceiling_copy(pair->own.buffer, yb_shared_info(pair->twin).base, size, threads,
-                                 run_ns, gbps_out);
+    return yb_bench_ceiling_copy(pair->own.buffer, yb_shared_info(pair->twin).base, copy, gbps_out);
 }
 
 void

@@ -18,6 +18,7 @@
 #ifndef YB_CLI_BENCH_FLOW_H
 #define YB_CLI_BENCH_FLOW_H
 
+#include "cli/bench_ceilings.h"
 #include "cli/bench_target.h"
 #include "cli/cli.h"
 #include "memory/shared.h"
@@ -65,10 +66,10 @@ bool yb_bench_pair_open(struct yb_bench_pair *pair);
 bool yb_bench_pair_has(const struct yb_cli *cli, const struct yb_bench_pair *pair, uint32_t paths,
                        struct yb_transfer_probe *probe_out);
 void yb_bench_pair_close(struct yb_bench_pair *pair);
-/* Copy barely, from shared memory that was made for that into the pair's own buffer: of two ends, as
- * large as those of a flow. Returns false, having said why on stderr. */
-bool yb_bench_pair_copy(struct yb_bench_pair *pair, uint64_t size, uint32_t threads,
-                        uint64_t run_ns, double *gbps_out);
+/* Copy barely, from shared memory that was made for that into the pair's own buffer: of two ends,
+ * as large as those of a flow. Returns false, having said why on stderr. */
+bool yb_bench_pair_copy(struct yb_bench_pair *pair, const struct yb_bench_copy *copy,
+                        double *gbps_out);
 
 /* Run a flow to its end, then move one object more with fresh bytes and check them at its
  * destination. Returns false, having said why on stderr. */

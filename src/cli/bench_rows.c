@@ -290,6 +290,7 @@ add_raws(struct yb_bench_table *table)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     bool ok = add_raw(table, YB_BENCH_RAW_COPY, "copy", MIB, 1, 1) &&
               add_raw(table, YB_BENCH_RAW_COPY, "copy", MIB, 1, cores < 1 ? 1 : (uint32_t)cores) &&
+              add_raw(table, YB_BENCH_RAW_COPY_STREAM, "copy, streaming", MIB, 1, 1) &&
               add_raw(table, YB_BENCH_RAW_PING, "ping-pong", SMALL_BYTES, 1, 1) &&
               add_raw(table, YB_BENCH_RAW_PING_BUSY, "ping-pong, polling", SMALL_BYTES, 1, 1);
 

@@ -49,6 +49,20 @@ measure_ping(const struct yb_bench_pair *pair, const struct yb_bench_row *row, u
     return yb_bench_ceiling_ping(&pair->target, &raw, times_out);
 }
 
+static bool
+measure_copy(struct yb_bench_pair *pair, const struct yb_bench_row *row, uint32_t threads,
+             double *gbps_out)
+{
+    const struct yb_bench_copy copy = {
+        .size = row->flow.size,
+        .threads = threads,
+        .streams = row->what == YB_BENCH_RAW_COPY_STREAM,
+        .run_ns = row->flow.run_ns,
+    };
+
+    return yb_bench_pair_copy(pair, &copy, gbps_out);
+}
+
 /* Measure what a row is held against. */
 static bool
 measure_ceiling(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t round)
@@ -64,8 +78,7 @@ measure_ceiling(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t
     case YB_BENCH_AGAINST_SOCKETS:
         return yb_bench_ceiling_sockets(&pair->target, &raw, row->flow.op == YB_TRANSFER_READ,
                                         ceiling);
-    case YB_BENCH_AGAINST_COPY:
-        return yb_bench_pair_copy(pair, row->flow.size, 1, row->flow.run_ns, ceiling);
+    case YB_BENCH_AGAINST_COPY: return measure_copy(pair, row, 1, ceiling);
     case YB_BENCH_AGAINST_PROCESS_VM:
         return yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, row->flow.size,
                                            row->flow.fragments, row->flow.run_ns, ceiling);
@@ -96,8 +109,7 @@ measure_row(struct yb_bench_table *table, struct yb_bench_row *row, uint64_t rou
         row->cpu_s_per_gb[round] = result.cpu_s_per_gb;
         break;
     case YB_BENCH_RAW_COPY:
-        ok = yb_bench_pair_copy(pair, flow->size, row->streams, flow->run_ns, &result.gbps);
-        break;
+    case YB_BENCH_RAW_COPY_STREAM: ok = measure_copy(pair, row, row->streams, &result.gbps); break;
     case YB_BENCH_RAW_VM:
         ok = yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, flow->size,
                                          flow->fragments, flow->run_ns, &result.gbps);

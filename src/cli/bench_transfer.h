@@ -30,8 +30,9 @@ enum yb_bench_against {
 };
 
 enum yb_bench_what {
-    YB_BENCH_FLOW,     /* Ours. */
-    YB_BENCH_RAW_COPY, /* `streams` threads. */
+    YB_BENCH_FLOW,            /* Ours. */
+    YB_BENCH_RAW_COPY,        /* `streams` threads. */
+    YB_BENCH_RAW_COPY_STREAM, /* Past the caches. */
     YB_BENCH_RAW_VM,
     YB_BENCH_RAW_PING,
     YB_BENCH_RAW_PING_BUSY,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/copy.h"
 #include "transfer/shm/attach.h"
 #include "transfer/shm/shm_internal.h"
 
@@ -45,16 +46,26 @@ is_sure(struct yb_shm_hold *hold, const void *to, uint64_t length)
     return own->backing.fd >= 0;
 }
 
+static void
+copy_plainly(const struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
+{
+    if (hold->streams) {
+        yb_copy_stream(to, from, length);
+    } else {
+        memcpy(to, from, length);
+    }
+}
+
 /* Make sure that the pages are there and can be written, then copy. */
 static enum yb_status
-copy_safely(void *to, const uint8_t *from, uint64_t length)
+copy_safely(const struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
 {
     uintptr_t page = (uintptr_t)getpagesize() - 1;
     uintptr_t first = (uintptr_t)to & ~page;
     uintptr_t last = ((uintptr_t)to + length + page) & ~page;
 
     if (madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0) {
-        memcpy(to, from, length);
+        copy_plainly(hold, to, from, length);
         return YB_OK;
     }
     if (errno == EFAULT || errno == ENOMEM) {
@@ -94,10 +105,10 @@ yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address, uint64_t length, vo
         return YB_INVALID;
     }
     if (is_sure(hold, to, length)) {
-        memcpy(to, mapped->bytes + (address - mapped->base), length);
+        copy_plainly(hold, to, mapped->bytes + (address - mapped->base), length);
         return YB_OK;
     }
-    return copy_safely(to, mapped->bytes + (address - mapped->base), length);
+    return copy_safely(hold, to, mapped->bytes + (address - mapped->base), length);
 }
 
 void

@@ -11,6 +11,9 @@
  *           costs a third of the rate; but for shared memory of our own, which is sealed and
  *           populated.
  *
+ * Speed     What is large as a whole goes past the caches (base/copy.h), in whatever pieces it
+ *           comes: nobody here reads it, and whoever will does so when other slices have come.
+ *
  * Threads   The worker that has the session.
  */
 #ifndef YB_TRANSFER_SHM_COPY_H
@@ -27,6 +30,7 @@ struct yb_shm_hold {
     enum yb_shm_loan loan;
     struct yb_shm_mapped mapped;
     struct yb_region_info own; /* Our region that was written last; id 0: none. */
+    bool streams;              /* All that is to be copied is large. */
 };
 
 /* Pin `region` instead of what is pinned. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/copy.h"
 #include "transfer/shm/copy.h"
 #include "transfer/shm/path_internal.h"
 
@@ -51,7 +52,7 @@ copy_all(struct yb_shm_flight *flight)
 {
     struct yb_slice *slice = flight->slice;
     struct yb_shm_session *session = flight->path->session;
-    struct yb_shm_hold hold = {.session = session};
+    struct yb_shm_hold hold = {.session = session, .streams = slice->bytes >= YB_COPY_STREAM_BYTES};
     struct yb_shm_gather gather = {.count = 0};
     enum yb_status statuses[YB_SLICE_FRAGMENTS] = {YB_OK};
     enum yb_status status = YB_OK;

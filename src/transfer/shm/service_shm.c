@@ -9,12 +9,16 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/copy.h"
 #include "transfer/engine_internal.h"
 #include "transfer/shm/copy.h"
 #include "transfer/shm/shm.h"
 #include "transfer/wire/transfer_wire.h"
 
 #define ANSWER_BYTES_MAX (YB_WIRE_SHM_ANSWER_BYTES + 64 + 127)
+
+/* Of pieces that a pull collects. */
+#define STREAM_PIECE_BYTES_MIN (32u * 1024u)
 
 static void
 refuse(struct yb_request *request, enum yb_status status)
@@ -144,13 +148,33 @@ handle_regions(void *service, struct yb_request *request)
 
 /* ---- pulls ----------------------------------------------------------------------------------- */
 
+/* Whether a pull is to go past the caches: it is large, and so are its pieces. With small ones that
+ * lie anywhere in the sender, waiting for the first bytes of each is most of it, and stores that
+ * stay in the cache hide that better. */
+static bool
+is_streamed(const struct yb_wire_pulls *pulls)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < pulls->pulls.count; i++) {
+        struct yb_wire_pull pull;
+
+        yb_wire_pull_at(&pulls->pulls, i, &pull);
+        bytes += pull.length; /* If that overflows, only speed is lost. */
+    }
+    return bytes >= YB_COPY_STREAM_BYTES && bytes / pulls->pulls.count >= STREAM_PIECE_BYTES_MIN;
+}
+
 /* Copy all pieces whose destination is pinned; *attached_out: some by attach. Anything but OK is
  * the session's failure. */
 static enum yb_status
 copy_pulls(struct yb_shm_session *session, const struct yb_wire_pulls *pulls,
            struct yb_region_range *ranges, bool *attached_out)
 {
-    struct yb_shm_hold hold = {.session = session};
+    struct yb_shm_hold hold = {
+        .session = session,
+        .streams = is_streamed(pulls),
+    };
     struct yb_shm_gather gather = {.count = 0};
     enum yb_status statuses[YB_SLICE_FRAGMENTS] = {YB_OK};
     enum yb_status status = YB_OK;
