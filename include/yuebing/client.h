@@ -126,7 +126,9 @@ YB_API YB_CHECKED enum yb_status yb_client_open(const struct yb_client_options *
 /* Leave: batches end, pins are released. Sets *client to NULL. Never removes a block. */
 YB_API void yb_client_close(struct yb_client **client);
 
-/* Each returns OK when every item has its own status, which may be a failure; otherwise nothing
+/* Values above 64 MiB lie in parts, and are there as long as all of these are.
+ *
+ * Each returns OK when every item has its own status, which may be a failure; otherwise nothing
  * was started: INVALID, AGAIN, CLOSED.
  *
  * put: OK; EXISTS (if absent: somebody was first); IN_PROGRESS (somebody still is); NO_SPACE;

@@ -24,7 +24,8 @@
  *   C6  A node that fetches the values of a put commits them only if a word of our memory held the
  *       message's ticket after the last byte had come; it is cleared before the values' owner may
  *       change them.
- *   C7  What was read by a pin counts if it had come inside the pin's time, counted here from before
+ *   C7  What was read by a pin counts if it had come inside the pin's time, counted here from
+ * before
  *       the request was sent; otherwise only if the node says that the pin held (RULES A12).
  *
  * Threads   The thread of its net's loop.

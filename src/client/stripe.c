@@ -67,7 +67,7 @@ yb_stripe_part_bytes(uint64_t total)
     return part < YB_STRIPE_PART_MAX ? part : YB_STRIPE_PART_MAX;
 }
 
-/* ---- manifests -------------------------------------------------------------------------------- */
+/* ---- manifests ------------------------------------------------------------------------------- */
 
 static void
 write_manifest(struct job *job)
@@ -109,7 +109,7 @@ read_manifest(const uint8_t *bytes, struct plan *plan_out)
     return true;
 }
 
-/* ---- parts ------------------------------------------------------------------------------------ */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static void
 free_parts(struct job *job)
@@ -185,7 +185,7 @@ make_parts(struct job *job, uint64_t from, uint64_t until, const struct yb_clien
     return true;
 }
 
-/* ---- one step after the other ----------------------------------------------------------------- */
+/* ---- one step after the other ---------------------------------------------------------------- */
 
 static void
 on_inner(struct yb_client_batch *batch)
@@ -324,7 +324,7 @@ took_manifest(struct job *job)
     return YB_OK;
 }
 
-/* ---- put -------------------------------------------------------------------------------------- */
+/* ---- put ------------------------------------------------------------------------------------- */
 
 static uint64_t
 value_bytes(const struct yb_client_item *item)
@@ -521,7 +521,7 @@ put_begin(struct job *job)
     return YB_OK;
 }
 
-/* ---- get and exist ---------------------------------------------------------------------------- */
+/* ---- get and exist --------------------------------------------------------------------------- */
 
 static void
 get_end(struct job *job, enum yb_status status)
@@ -694,7 +694,7 @@ on_first(struct yb_client_batch *batch)
     batch->then(batch);
 }
 
-/* ---- remove ----------------------------------------------------------------------------------- */
+/* ---- remove ---------------------------------------------------------------------------------- */
 
 static void
 remove_parted(struct job *job)
@@ -815,7 +815,7 @@ remove_begin(struct job *job)
     return YB_OK;
 }
 
-/* ---- submit and cancel ------------------------------------------------------------------------ */
+/* ---- submit and cancel ----------------------------------------------------------------------- */
 
 static bool
 has_long(const struct yb_client_batch *batch)

@@ -8,14 +8,14 @@
  *                              `--> one is gone: the manifest is retired, NOT_FOUND
  *     remove:  manifest read --> key removed --> parts removed
  *
- * A part is an ordinary block under a name that nobody else has: it belongs to a write, and not to a
- * key (RULES A16), so that parts of two versions never mix. The manifest is the only thing that is
- * published: a value is there when its manifest is granted, and replacing it is replacing the
+ * A part is an ordinary block under a name that nobody else has: it belongs to a write, and not to
+ * a key (RULES A16), so that parts of two versions never mix. The manifest is the only thing that
+ * is published: a value is there when its manifest is granted, and replacing it is replacing the
  * manifest. Both are marked (YB_WIRE_BLOCK_FLAG_PART, _STRIPED): listings skip parts, and a reader
  * knows a manifest from a value that looks like one.
  *
- * Parts that nobody names any more (of a writer that died, of a version that was replaced) are blocks
- * that nobody reads: the first to be evicted. Parts of what is removed are removed with it.
+ * Parts that nobody names any more (of a writer that died, of a version that was replaced) are
+ * blocks that nobody reads: the first to be evicted. Parts of what is removed are removed with it.
  *
  * Threads   The core's.
  * Memory    What a batch of long values needs beside it is allocated when one is met.
@@ -27,7 +27,7 @@
 
 #define YB_STRIPE_PART_MIN (16ull << 20)
 #define YB_STRIPE_PART_MAX (64ull << 20) /* A longer value is cut. */
-#define YB_STRIPE_PARTS    64u           /* As many as that, while parts are not at their longest. */
+#define YB_STRIPE_PARTS    64u /* As many as that, while parts are not at their longest. */
 
 /* Submit and cancel as the core's functions of that name do, and take long values too. */
 YB_CHECKED enum yb_status yb_stripe_submit(struct yb_client_core *core,

@@ -41,6 +41,22 @@ example() {
     $cc "$source/examples/transfer.c" -o "$dest/example" $(pkg-config --cflags --libs yuebing)
     LD_LIBRARY_PATH=$libdir "$dest/example" | grep -q ' equal$'
 }
+store_example() {
+    local address serve status=0
+    # shellcheck disable=SC2046 # The flags are words.
+    $cc "$source/examples/store.c" -o "$dest/store" $(pkg-config --cflags --libs yuebing)
+    mkfifo "$dest/ready"
+    "$(find "$dest" -path '*/bin/yuebing')" serve --listen 127.0.0.1:0 --memory 64m \
+        >"$dest/ready" 2>"$dest/serve" &
+    serve=$!
+    exec 3<"$dest/ready"
+    read -r address <&3
+    LD_LIBRARY_PATH=$libdir "$dest/store" "${address#listening on }" | grep -q ' equal$' || status=1
+    kill "$serve"
+    wait "$serve" || cat "$dest/serve"
+    exec 3<&-
+    return $status
+}
 static() {
     local libs
     libs=$(pkg-config --static --libs yuebing | sed 's/-lyuebing/-l:libyuebing.a/')
@@ -58,6 +74,7 @@ if find "$dest" -name libyuebing.a | grep -q .; then
     passes "a program builds and runs against the static library" static
 fi
 if [ -x "$build/yuebing" ]; then
+    passes "the example of the store puts, gets and removes a block" store_example
     passes "the program is installed and runs" "$(find "$dest" -path '*/bin/yuebing')" --version
 fi
 echo "1..$n"
