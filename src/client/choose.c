@@ -157,11 +157,12 @@ yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes
 
 uint32_t
 yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
-                 uint32_t tried_mask)
+                 uint32_t tried_mask, uint64_t random)
 {
     uint32_t best = UINT32_MAX;
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t step = 0; step < count; step++) {
+        uint32_t i = (uint32_t)((random + step) % count); /* Of equals the first one is taken. */
         const struct yb_choice *one, *other;
 
         if ((tried_mask & 1u << i) != 0 || rows[i] == UINT32_MAX) {

@@ -48,8 +48,9 @@ uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count, uint6
                           const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX]);
 
 /* Choose which of `slots` to read from; returns its place in `slots`, UINT32_MAX: none is known, or
- * all were tried. `rows` maps a slot's place to its row; UINT32_MAX: not a member. */
+ * all were tried. `rows` maps a slot's place to its row; UINT32_MAX: not a member. `random` decides
+ * between equals. */
 uint32_t yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
-                          uint32_t tried_mask);
+                          uint32_t tried_mask, uint64_t random);
 
 #endif /* YB_CLIENT_CHOOSE_H */

@@ -208,7 +208,7 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
     for (uint32_t i = 0; i < item->slot_count; i++) {
         rows[i] = yb_core_row(core, item->slots[i]);
     }
-    if (yb_choose_source(core->choices, rows, item->slot_count, item->tried) != UINT32_MAX) {
+    if (yb_choose_source(core->choices, rows, item->slot_count, item->tried, 0) != UINT32_MAX) {
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
         return;
     }
@@ -448,7 +448,7 @@ choose(struct yb_core_work *work, uint32_t index)
     for (uint32_t i = 0; i < item->slot_count; i++) {
         rows[i] = yb_core_row(core, item->slots[i]);
     }
-    at = yb_choose_source(core->choices, rows, item->slot_count, item->tried);
+    at = yb_choose_source(core->choices, rows, item->slot_count, item->tried, yb_core_random(core));
     if (at == UINT32_MAX) {
         item->phase = YB_CORE_SENT;
         yb_core_get_elsewhere(work, index, YB_PEER_LOST);

@@ -131,7 +131,7 @@ settle(struct yb_core_work *work, uint32_t index)
         yb_core_end(work, index, YB_IN_DOUBT);
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
                last == YB_QUOTA || last == YB_UNSUPPORTED ||
-               item->attempts >= YB_CORE_ATTEMPTS_MAX) {
+               (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
         yb_core_end(work, index, last);
     } else if (work->over) {
         yb_core_end(work, index, work->cancelled ? YB_CANCELLED : last);

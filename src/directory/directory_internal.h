@@ -350,6 +350,10 @@ void yb_directory_drop(struct yb_directory *directory, const struct yb_index_op 
 void yb_directory_hold(struct yb_directory *directory, uint16_t slot, struct yb_id hash,
                        uint64_t grant, uint32_t hold_ms);
 
+/* A replica of the block is gone: if one is left, let its node know, some time (C8). */
+void yb_directory_sole(struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
+                       uint64_t grant);
+
 /* Begin an answer that may have to wait; NULL: too many do. */
 struct yb_directory_settle *yb_directory_settle_begin(struct yb_directory *directory);
 void yb_directory_settle_wait(struct yb_directory *directory, struct yb_directory_settle *settle,

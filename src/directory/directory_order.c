@@ -312,12 +312,11 @@ yb_directory_drop(struct yb_directory *directory, const struct yb_index_op *op,
     }
 }
 
-void
-yb_directory_hold(struct yb_directory *directory, uint16_t slot, struct yb_id hash, uint64_t grant,
-                  uint32_t hold_ms)
+/* Queue a wish about a block. Those beyond the bound are lost. */
+static void
+wish(struct yb_directory *directory, uint16_t slot, const struct yb_wire_hold_item *item)
 {
     struct yb_directory_port *port = directory->ports[slot];
-    struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .hold_ms = hold_ms};
 
     if (port == NULL || !port->open) {
         return;
@@ -329,10 +328,32 @@ yb_directory_hold(struct yb_directory *directory, uint16_t slot, struct yb_id ha
         yb_directory_count(directory, YB_DIRECTORY_STAT_HOLDS_LOST, 1);
         return;
     }
-    yb_wire_hold_item_store(&item,
-                            port->holds + (size_t)port->hold_count * YB_WIRE_HOLD_ITEM_BYTES);
+    yb_wire_hold_item_store(item, port->holds + (size_t)port->hold_count * YB_WIRE_HOLD_ITEM_BYTES);
     port->hold_count++;
     mark_dirty(port);
+}
+
+void
+yb_directory_hold(struct yb_directory *directory, uint16_t slot, struct yb_id hash, uint64_t grant,
+                  uint32_t hold_ms)
+{
+    struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .hold_ms = hold_ms};
+
+    wish(directory, slot, &item);
+}
+
+void
+yb_directory_sole(struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
+                  uint64_t grant)
+{
+    struct yb_index_query query = {.tenant = tenant, .now_ms = yb_directory_now_ms(directory)};
+    struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .sole = 1};
+    struct yb_index_answer found;
+
+    yb_index_lookup(directory->index, &query, &hash, 1, &found);
+    if (found.grant == grant && found.count == 1) {
+        wish(directory, found.replicas[0].slot, &item);
+    }
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */

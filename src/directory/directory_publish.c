@@ -213,6 +213,8 @@ finish_withdrawal(struct stream *stream, uint32_t at)
             };
 
             yb_ghosts_add(directory->ghosts, &ghost);
+        } else if (result->replicas == 1) {
+            yb_directory_sole(directory, op->tenant, op->hash, op->grant);
         }
     }
     answer(stream, stream->places[at], result->status == YB_OK ? YB_OK : YB_NOT_FOUND, op->grant,

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define SWEEP_PAUSE_NS  (2 * YB_NS_PER_MS)
 #define SWEEP_REPAIRS   256u
 #define WALK_RECORDS    4096u
@@ -52,40 +54,68 @@ free_bytes(const struct yb_directory *directory, const struct yb_members_slot *s
     return slot->facts.capacity > used ? slot->facts.capacity - used : 0;
 }
 
-/* Choose where a block gets its next copy: as far from the others as can be, then where most is
- * free. Returns 0 if it fits nowhere. */
+#define NO_PLACE UINT32_MAX
+
+/* Return how near a slot is to the copies that stay; NO_PLACE: it can take none. */
+static uint32_t
+place_on(struct yb_directory *directory, const struct yb_members_slot *slot,
+         const struct yb_index_answer *block, uint16_t leaving, uint64_t size)
+{
+    uint32_t near = 0;
+
+    if (slot->state != YB_WIRE_SLOT_STATE_SERVING || free_bytes(directory, slot) < size) {
+        return NO_PLACE; /* C7: draining slots are no targets. */
+    }
+    for (uint32_t i = 0; i < block->count; i++) {
+        const struct yb_members_slot *other =
+            yb_members_at(directory->members, block->replicas[i].slot);
+        uint32_t with = other != NULL && other->slot != leaving ? nearness(slot, other) : 0;
+
+        if (block->replicas[i].slot == slot->slot) {
+            return NO_PLACE;
+        }
+        near = with > near ? with : near;
+    }
+    return near;
+}
+
+/* Choose where a block gets its next copy: as far from the others as can be, then where more is
+ * free of two slots that its hash names: not all on whoever is new. Returns 0 if it fits nowhere. */
 static uint16_t
 choose_target(struct yb_directory *directory, const struct yb_index_answer *block, uint16_t leaving,
-              uint64_t size)
+              struct yb_id hash)
 {
+    uint64_t size = yb_index_size_decode(block->size_code);
     struct yb_members_slot *slot = NULL;
-    uint32_t best_near = UINT32_MAX;
-    uint64_t best_free = 0;
-    uint16_t best = 0;
+    struct yb_members_slot *best = NULL;
+    uint32_t nearest = NO_PLACE;
+    uint32_t count = 0;
+    uint32_t draws[2];
+    uint32_t at = 0;
 
     while ((slot = yb_members_next(directory->members, slot != NULL ? slot->slot : 0)) != NULL) {
-        uint64_t room = free_bytes(directory, slot);
-        uint32_t near = 0;
-        bool holds = false;
+        uint32_t near = place_on(directory, slot, block, leaving, size);
 
-        if (slot->state != YB_WIRE_SLOT_STATE_SERVING || room < size) {
-            continue; /* C7: draining slots are no targets. */
-        }
-        for (uint32_t i = 0; i < block->count; i++) {
-            const struct yb_members_slot *other =
-                yb_members_at(directory->members, block->replicas[i].slot);
-            uint32_t with = other != NULL && other->slot != leaving ? nearness(slot, other) : 0;
-
-            holds = holds || block->replicas[i].slot == slot->slot;
-            near = with > near ? with : near;
-        }
-        if (!holds && (near < best_near || (near == best_near && room > best_free))) {
-            best = slot->slot;
-            best_near = near;
-            best_free = room;
-        }
+        count = near < nearest ? 0 : count;
+        nearest = near < nearest ? near : nearest;
+        count += near == nearest && near != NO_PLACE ? 1 : 0;
     }
-    return best;
+    if (count == 0) {
+        return 0;
+    }
+    draws[0] = (uint32_t)(yb_hash_table_id(1, hash) % count);
+    draws[1] = (uint32_t)(yb_hash_table_id(2, hash) % count);
+    while ((slot = yb_members_next(directory->members, slot != NULL ? slot->slot : 0)) != NULL) {
+        if (place_on(directory, slot, block, leaving, size) != nearest) {
+            continue;
+        }
+        if ((at == draws[0] || at == draws[1]) &&
+            (best == NULL || free_bytes(directory, slot) > free_bytes(directory, best))) {
+            best = slot;
+        }
+        at++;
+    }
+    return best->slot;
 }
 
 /* Choose where to copy from: the index names those that are not suspect first. */
@@ -308,7 +338,7 @@ judge(struct yb_directory *directory, const struct yb_directory_repair *repair)
     }
     need.size = yb_index_size_decode(block.size_code);
     need.source = choose_source(directory, &block);
-    need.target = choose_target(directory, &block, repair->leaving, need.size);
+    need.target = choose_target(directory, &block, repair->leaving, repair->hash);
     return need;
 }
 
@@ -396,6 +426,9 @@ sweep_step(struct yb_directory *directory)
         };
 
         (void)ring_push(directory, &repair);
+        if (found[i].slots == 1) {
+            yb_directory_sole(directory, found[i].tenant, found[i].hash, found[i].grant);
+        }
     }
     if (!swept.done) {
         yb_directory_sweep_soon(directory);
@@ -455,6 +488,7 @@ trim(struct yb_directory *directory, const struct yb_index_entry *entry, uint16_
     yb_index_apply(directory->index, &op, 1, yb_directory_now_ms(directory), &result);
     if (result.status == YB_OK) {
         (void)yb_directory_order(directory, slot, &order);
+        yb_directory_sole(directory, entry->tenant, entry->hash, op.grant);
         news.tier = op.replicas[0].tier;
         yb_directory_event(directory, &news);
     }
@@ -468,8 +502,7 @@ drain_block(struct yb_directory *directory, struct yb_directory_port *port,
     const struct yb_index_answer *block = &entry->answer;
     uint32_t stay = staying(directory, block);
     uint32_t wanted = yb_index_wanted(block->flags);
-    uint16_t target =
-        choose_target(directory, block, slot->slot, yb_index_size_decode(block->size_code));
+    uint16_t target = choose_target(directory, block, slot->slot, entry->hash);
 
     if (stay >= wanted || (stay > 0 && target == 0) || (target == 0 && slot->force)) {
         trim(directory, entry, slot->slot);

@@ -20,6 +20,7 @@ struct yb_block_table {
     uint32_t count;
     uint64_t seed;
     uint32_t *chains; /* Index + 1. */
+    uint32_t *waits;  /* The same for those that wait, by parent. */
     struct yb_block *blocks;
 };
 
@@ -49,8 +50,9 @@ yb_block_table_create(uint32_t blocks_max, uint64_t table_seed, struct yb_block_
         return YB_NO_MEMORY;
     }
     table->chains = calloc(chains, sizeof(*table->chains));
+    table->waits = calloc(chains, sizeof(*table->waits));
     table->blocks = calloc(blocks_max, sizeof(*table->blocks));
-    if (table->chains == NULL || table->blocks == NULL) {
+    if (table->chains == NULL || table->waits == NULL || table->blocks == NULL) {
         goto err_free;
     }
     table->magic = MAGIC;
@@ -62,6 +64,7 @@ yb_block_table_create(uint32_t blocks_max, uint64_t table_seed, struct yb_block_
 
 err_free:
     free(table->blocks);
+    free(table->waits);
     free(table->chains);
     free(table);
     return YB_NO_MEMORY;
@@ -76,6 +79,7 @@ yb_block_table_destroy(struct yb_block_table **table)
     YB_ASSERT((*table)->magic == MAGIC);
     (*table)->magic = 0;
     free((*table)->blocks);
+    free((*table)->waits);
     free((*table)->chains);
     free(*table);
     *table = NULL;
@@ -133,6 +137,7 @@ yb_block_unlink(struct yb_block_table *table, struct yb_block *block)
     uint32_t *link;
 
     YB_ASSERT(block->state != YB_BLOCK_FREE);
+    yb_block_wait_end(table, block);
     if (block->next == OFF_CHAIN) {
         return;
     }
@@ -193,6 +198,63 @@ yb_block_parent(struct yb_block_table *table, uint64_t parent, uint32_t tenant)
 
         if (block->state == YB_BLOCK_GRANTED && block->tenant == tenant &&
             memcmp(block->hash.bytes, &parent, sizeof(parent)) == 0) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t *
+waits_of(const struct yb_block_table *table, uint64_t parent)
+{
+    return &table->waits[yb_hash_table(table->seed, &parent, sizeof(parent)) & table->mask];
+}
+
+void
+yb_block_wait(struct yb_block_table *table, struct yb_block *block)
+{
+    uint32_t *first = waits_of(table, block->parent);
+
+    YB_ASSERT(block->state == YB_BLOCK_GRANTED && block->parent != 0);
+    if (block->waits) {
+        return;
+    }
+    block->waits = 1;
+    block->wait_previous = 0;
+    block->wait_next = *first;
+    if (*first != 0) {
+        table->blocks[*first - 1].wait_previous = yb_block_index(table, block) + 1;
+    }
+    *first = yb_block_index(table, block) + 1;
+}
+
+void
+yb_block_wait_end(struct yb_block_table *table, struct yb_block *block)
+{
+    if (!block->waits) {
+        return;
+    }
+    block->waits = 0;
+    if (block->wait_previous != 0) {
+        table->blocks[block->wait_previous - 1].wait_next = block->wait_next;
+    } else {
+        *waits_of(table, block->parent) = block->wait_next;
+    }
+    if (block->wait_next != 0) {
+        table->blocks[block->wait_next - 1].wait_previous = block->wait_previous;
+    }
+}
+
+struct yb_block *
+yb_block_waiting(struct yb_block_table *table, struct yb_id hash, uint32_t tenant)
+{
+    uint64_t parent;
+
+    memcpy(&parent, hash.bytes, sizeof(parent));
+    for (uint32_t at = *waits_of(table, parent); at != 0; at = table->blocks[at - 1].wait_next) {
+        struct yb_block *block = &table->blocks[at - 1];
+
+        if (block->parent == parent && block->tenant == tenant) {
             return block;
         }
     }

@@ -47,6 +47,8 @@ struct yb_tenant {
     uint64_t flush;  /* Blocks of an older epoch are misses. */
     uint64_t credit; /* Bytes that it may use here; UINT64_MAX: no limit. */
     uint64_t live;   /* GRANTED blocks of the current flush epoch. */
+    struct yb_policy
+        *policy; /* Of its blocks alone: it has a limit. NULL: the one of all others. */
 };
 #define YB_TENANTS_MAX 4096u
 
@@ -77,6 +79,10 @@ struct yb_block {
     uint32_t next;       /* In its chain, or among the free; index + 1. */
     uint32_t group_next; /* Ring of its group; index. */
     uint32_t group_previous;
+    uint32_t hold_next; /* Among the held, the next newer one; index + 1. */
+    uint32_t hold_previous;
+    uint32_t wait_next; /* Among those that wait for a parent; index + 1. */
+    uint32_t wait_previous;
     uint16_t tenant;
     uint16_t key_bytes;
     uint16_t readers[YB_BLOCK_READERS]; /* Recent ones, newest first; 0: none. */
@@ -88,6 +94,7 @@ struct yb_block {
     uint8_t summed;    /* Chunk sums are behind the key. */
     uint8_t published; /* A publication of it is under way: it may not leave in silence. */
     uint8_t ordered;   /* Has an entry in the policy. */
+    uint8_t waits;     /* For its parent. */
     struct yb_node_put_item *put; /* Waits for its grant; NULL: nobody does. */
 };
 
@@ -117,6 +124,14 @@ struct yb_block *yb_block_of_write(struct yb_block_table *table, struct yb_id ha
 
 /* Return the GRANTED block of the tenant whose hash begins with these 8 bytes; NULL: none. */
 struct yb_block *yb_block_parent(struct yb_block_table *table, uint64_t parent, uint32_t tenant);
+
+/* Let a block that names a parent be found by yb_block_waiting() until it is granted one, or is
+ * unlinked. Harmless if it waits. */
+void yb_block_wait(struct yb_block_table *table, struct yb_block *block);
+void yb_block_wait_end(struct yb_block_table *table, struct yb_block *block);
+
+/* Return a block of the tenant that waits for a parent of this hash; NULL: none. */
+struct yb_block *yb_block_waiting(struct yb_block_table *table, struct yb_id hash, uint32_t tenant);
 
 /* Remember, for every block of the hash whose grant is under way, that `grant` was dropped. */
 void yb_block_note_drop(struct yb_block_table *table, struct yb_id hash, uint64_t grant);

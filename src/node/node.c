@@ -153,6 +153,11 @@ static void
 leave_group(struct yb_node *node, struct yb_block *block)
 {
     uint32_t self = yb_block_index(node->blocks, block);
+    struct yb_node_group *place = &node->groups[block->group % YB_NODE_GROUPS];
+
+    if (place->group == block->group && place->block == self) {
+        place->block = block->group_next; /* Who comes next finds the rest of it. */
+    }
 
     yb_block_at(node->blocks, block->group_previous)->group_next = block->group_next;
     yb_block_at(node->blocks, block->group_next)->group_previous = block->group_previous;
@@ -186,10 +191,9 @@ yb_node_discard(struct yb_node *node, struct yb_block *block)
 void
 yb_node_pin(struct yb_node *node, struct yb_block *block)
 {
-    (void)node;
     block->pins++;
     if (block->ordered && block->pins == 1 &&
-        yb_policy_pin(node->policy, &block->policy.entry) != YB_OK) {
+        yb_policy_pin(yb_node_policy(node, block), &block->policy.entry) != YB_OK) {
         YB_ASSERT(false); /* One pin of ours at a time. */
     }
 }
@@ -205,7 +209,7 @@ yb_node_unpin(struct yb_node *node, struct yb_block *block)
     if (block->state == YB_BLOCK_DOOMED) {
         free_block(node, block);
     } else if (block->ordered) {
-        yb_policy_unpin(node->policy, &block->policy.entry);
+        yb_policy_unpin(yb_node_policy(node, block), &block->policy.entry);
     }
 }
 
@@ -251,24 +255,8 @@ yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool wi
     }
     yb_node_watch_gone(node, block);
     remember_ghost(node, block, fate);
-    if (block->ordered) {
-        if (block->pins > 0) {
-            yb_policy_unpin(node->policy, &block->policy.entry);
-        }
-        if (block->hold_until_ns != 0) {
-            yb_policy_unpin(node->policy, &block->policy.entry);
-        }
-        if (fate == YB_WIRE_FATE_EVICTED) {
-            yb_policy_evict(node->policy, &block->policy.entry);
-        } else {
-            yb_policy_remove(node->policy, &block->policy.entry);
-        }
-        block->ordered = 0;
-    }
-    if (block->hold_until_ns != 0) {
-        block->hold_until_ns = 0;
-        node->held_bytes -= block->extent.length;
-    }
+    yb_node_hold_end(node, block);
+    yb_node_unorder(node, block, fate == YB_WIRE_FATE_EVICTED);
     if (block->flush >= tenant->flush && tenant->live > 0) {
         tenant->live--;
     }
@@ -286,12 +274,6 @@ void
 yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool sole)
 {
     struct yb_block *old = yb_block_granted(node->blocks, block->hash);
-    struct yb_policy_facts facts = {
-        .hash = yb_hash_table_id(0, block->hash),
-        .size = block->extent.length,
-        .linked = true,
-        .duplicate = !sole,
-    };
 
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
     if (old != NULL) {
@@ -304,13 +286,7 @@ yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool
     set_state(node, block, YB_DRAM_LIVE);
     node->tenants[block->tenant].live++;
     node->granted_count++;
-    if ((block->flags & YB_WIRE_BLOCK_FLAG_HARD_PIN) == 0) {
-        yb_policy_insert(node->policy, &block->policy.entry, &facts, block->access_ns);
-        block->ordered = 1;
-        if (block->pins > 0 && yb_policy_pin(node->policy, &block->policy.entry) != YB_OK) {
-            YB_ASSERT(false);
-        }
-    }
+    yb_node_order(node, block, sole);
     yb_node_count(node, YB_NODE_STAT_PUT_BYTES, block->size);
 }
 
@@ -350,7 +326,7 @@ on_answer(void *owner, const struct yb_publisher_item *item,
         if (answer->status != YB_OK) { /* Lost against another copy, flushed, removed. */
             yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, false);
         } else if (block->ordered) {
-            yb_policy_set_duplicate(node->policy, &block->policy.entry, !sole);
+            yb_policy_set_duplicate(yb_node_policy(node, block), &block->policy.entry, !sole);
         }
     }
 }
@@ -439,6 +415,9 @@ take_tenants(struct yb_node *node, uint64_t version,
         tenant = yb_node_tenant(node, name);
         if (tenant != UINT32_MAX) {
             node->tenants[tenant].credit = state.credit;
+            if (state.credit != UINT64_MAX) {
+                yb_node_limit(node, tenant);
+            }
             (void)yb_node_flush(node, tenant, state.flush);
         }
     }
@@ -599,12 +578,8 @@ sweep(struct yb_node *node)
         if (block->state != YB_BLOCK_GRANTED) {
             continue;
         }
-        if (block->hold_until_ns != 0 && block->hold_until_ns <= now_ns) {
-            block->hold_until_ns = 0;
-            node->held_bytes -= block->extent.length;
-            if (block->ordered) {
-                yb_policy_unpin(node->policy, &block->policy.entry);
-            }
+        if (block->hold_until_ns <= now_ns) {
+            yb_node_hold_end(node, block);
         }
         if (block->flush < node->tenants[block->tenant].flush) {
             yb_node_doom(node, block, YB_WIRE_FATE_FLUSHED, false);
@@ -961,6 +936,9 @@ yb_node_destroy(struct yb_node **node_in)
     YB_ASSERT(node->reads == NULL || yb_node_idle(node));
     node->magic = 0;
     yb_policy_destroy(&node->policy);
+    for (uint32_t i = 0; i < node->limited_count; i++) {
+        yb_policy_destroy(&node->tenants[node->limited[i]].policy);
+    }
     if (node->blocks != NULL && node->pool != NULL) {
         free_blocks(node);
     }

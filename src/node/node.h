@@ -119,6 +119,8 @@ struct yb_node_info {
     uint64_t quarantined;
     uint64_t blocks;
     uint64_t evicted;
+    uint64_t gets;       /* Blocks that were asked for, ever. */
+    uint64_t duplicates; /* Blocks of which other nodes are known to have copies. */
 };
 void yb_node_info(struct yb_node *node, struct yb_node_info *info_out);
 

@@ -2,18 +2,133 @@
  *
  * What goes when memory is short: the policy chooses, this file carries it out.
  *
+ * Tenants with a limit have a policy of their own, so that a tenant that is at its limit makes room
+ * for itself; all others share one. When the pool is full the victims of all are compared: what is
+ * not softly pinned goes first, then what was used the longest ago.
+ *
  * Nothing waits for eviction: an allocation that finds no room evicts as many victims as it takes,
  * up to YB_NODE_EVICT_STEP of them, and the tick keeps use below the high mark, so that most
  * allocations find room. The cost is that of the victims; keys are never walked.
  */
 #include "base/check.h"
+#include "base/hash.h"
 #include "node/node_internal.h"
+
+#define OWN_GHOSTS 65536u
 
 static struct yb_block *
 block_of_entry(struct yb_policy_entry *entry)
 {
     return (struct yb_block *)((uint8_t *)entry - offsetof(struct yb_block, policy));
 }
+
+/* ---- which policy --------------------------------------------------------------------------- */
+
+struct yb_policy *
+yb_node_policy(const struct yb_node *node, const struct yb_block *block)
+{
+    struct yb_policy *own = node->tenants[block->tenant].policy;
+
+    return own != NULL ? own : node->policy;
+}
+
+/* Put the block into a policy, with the pins that it has. */
+static void
+insert(struct yb_node *node, struct yb_block *block, bool sole)
+{
+    struct yb_policy *policy = yb_node_policy(node, block);
+    uint32_t pins = (block->flags & YB_WIRE_BLOCK_FLAG_HARD_PIN) != 0 ? 1 : 0;
+    struct yb_policy_facts facts = {
+        .hash = yb_hash_table_id(0, block->hash),
+        .size = block->extent.length,
+        .linked = true,
+        .duplicate = !sole,
+        .soft = (block->flags & YB_WIRE_BLOCK_FLAG_SOFT_PIN) != 0,
+    };
+
+    yb_policy_insert(policy, &block->policy.entry, &facts, block->access_ns);
+    block->ordered = 1;
+    pins += block->pins > 0 ? 1 : 0;
+    pins += block->hold_until_ns != 0 ? 1 : 0;
+    for (uint32_t i = 0; i < pins; i++) {
+        if (yb_policy_pin(policy, &block->policy.entry) != YB_OK) {
+            YB_ASSERT(false); /* Three of ours at the most. */
+        }
+    }
+}
+
+void
+yb_node_order(struct yb_node *node, struct yb_block *block, bool sole)
+{
+    YB_ASSERT(block->state == YB_BLOCK_GRANTED && !block->ordered);
+    insert(node, block, sole);
+}
+
+void
+yb_node_unorder(struct yb_node *node, struct yb_block *block, bool evicted)
+{
+    struct yb_policy *policy = yb_node_policy(node, block);
+    struct yb_policy_linked *first = block->policy.child;
+    struct yb_policy_linked *child = first;
+
+    if (!block->ordered) {
+        return;
+    }
+    while (child != NULL) { /* They are its children again if it comes back. */
+        yb_block_wait(node->blocks, block_of_entry(&child->entry));
+        child = child->sibling_older != first ? child->sibling_older : NULL;
+    }
+    if (evicted) {
+        yb_policy_evict(policy, &block->policy.entry);
+    } else {
+        yb_policy_remove(policy, &block->policy.entry);
+    }
+    block->ordered = 0;
+}
+
+void
+yb_node_limit(struct yb_node *node, uint32_t tenant)
+{
+    struct yb_tenant *one = &node->tenants[tenant];
+    struct yb_policy_options options = {
+        .name = node->options.policy,
+        .ghost_count =
+            node->options.blocks_max < OWN_GHOSTS ? node->options.blocks_max : OWN_GHOSTS,
+    };
+    struct yb_policy *own;
+
+    if (one->policy != NULL || node->limited_count == YB_NODE_LIMITED ||
+        yb_policy_create(&options, &own) != YB_OK) {
+        return; /* Without one its puts are refused at its limit. */
+    }
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_GRANTED && block->tenant == tenant && block->ordered) {
+            yb_block_wait_end(node->blocks, block);
+            yb_node_unorder(node, block, false);
+        }
+    }
+    one->policy = own;
+    node->limited[node->limited_count++] = (uint16_t)tenant;
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_GRANTED && block->tenant == tenant) {
+            yb_block_wait_end(node->blocks, block);
+            insert(node, block, !block->policy.entry.duplicate);
+        }
+    }
+    for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
+        struct yb_block *block = yb_block_at(node->blocks, i);
+
+        if (block->state == YB_BLOCK_GRANTED && block->tenant == tenant) {
+            yb_node_join_chain(node, block);
+        }
+    }
+}
+
+/* ---- evicting ------------------------------------------------------------------------------- */
 
 /* Evict a block and, with it, the rest of its group. Returns the bytes that came back. */
 static uint64_t
@@ -24,8 +139,8 @@ evict(struct yb_node *node, struct yb_block *block)
 
     for (uint32_t at = block->group_next; at != self;) {
         struct yb_block *other = yb_block_at(node->blocks, at);
-        bool goes = other->state == YB_BLOCK_GRANTED && other->pins == 0 &&
-                    other->hold_until_ns == 0 && other->ordered;
+        bool goes = other->state == YB_BLOCK_GRANTED && other->policy.entry.pins == 0 &&
+                    (block->policy.entry.soft || !other->policy.entry.soft);
 
         at = other->group_next;
         if (goes) {
@@ -44,17 +159,59 @@ evict(struct yb_node *node, struct yb_block *block)
     return freed;
 }
 
-/* Evict the next victim. Returns the bytes that came back; 0: nothing may go. */
+/* Whether `a` is to go before `b`. */
+static bool
+goes_first(const struct yb_policy_entry *a, const struct yb_policy_entry *b)
+{
+    if (a == NULL || b == NULL) {
+        return b == NULL;
+    }
+    return a->soft != b->soft ? !a->soft : a->last_access_ns < b->last_access_ns;
+}
+
+/* Return the next victim of all, or of one tenant that has a limit. */
+static struct yb_policy_entry *
+victim(struct yb_node *node, struct yb_policy *own)
+{
+    struct yb_policy_entry *entry = yb_policy_victim(own != NULL ? own : node->policy);
+
+    for (uint32_t i = 0; own == NULL && i < node->limited_count; i++) {
+        struct yb_policy_entry *other = yb_policy_victim(node->tenants[node->limited[i]].policy);
+
+        entry = goes_first(other, entry) ? other : entry;
+    }
+    return entry;
+}
+
+/* Evict the next victim; `own`: of this policy alone. Returns the bytes that came back; 0: nothing
+ * may go. */
 static uint64_t
-evict_next(struct yb_node *node)
+evict_next(struct yb_node *node, struct yb_policy *own)
 {
     struct yb_policy_entry *entry;
 
     if (yb_publisher_room(node->publisher) < 64) {
         return 0; /* Its withdrawal would not fit: wait until the directory has heard of others. */
     }
-    entry = yb_policy_victim(node->policy);
+    entry = victim(node, own);
     return entry == NULL ? 0 : evict(node, block_of_entry(entry));
+}
+
+/* Evict until this much came back. Returns what did: less, if no more may go. */
+static uint64_t
+evict_bytes(struct yb_node *node, struct yb_policy *own, uint64_t bytes)
+{
+    uint64_t freed = 0;
+
+    while (freed < bytes) { /* Less cannot be enough, wherever it lies. */
+        uint64_t got = evict_next(node, own);
+
+        if (got == 0) {
+            break;
+        }
+        freed += got;
+    }
+    return freed;
 }
 
 enum yb_status
@@ -63,18 +220,13 @@ yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
 {
     enum yb_status status = yb_dram_alloc(node->pool, bytes, tenant, extent_out);
 
-    for (uint32_t i = 0; status == YB_NO_SPACE && i < YB_NODE_EVICT_STEP; i++) {
-        uint64_t freed = 0;
+    for (uint32_t i = 0; i < YB_NODE_EVICT_STEP; i++) {
+        struct yb_policy *own = status == YB_QUOTA ? node->tenants[tenant].policy : NULL;
 
-        while (freed < bytes) { /* Less cannot be enough, wherever it lies. */
-            uint64_t got = evict_next(node);
-
-            if (got == 0) {
-                break;
-            }
-            freed += got;
+        if (status != YB_NO_SPACE && (own == NULL || bytes > node->tenants[tenant].credit)) {
+            break;
         }
-        if (freed == 0) {
+        if (evict_bytes(node, own, bytes) == 0) {
             yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
             break;
         }
@@ -84,19 +236,38 @@ yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
     return status;
 }
 
+/* Tenants that have more than they may, since others of their blocks are elsewhere: back to it. */
+static void
+keep_to_credits(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < node->limited_count; i++) {
+        uint32_t tenant = node->limited[i];
+        uint64_t used = yb_dram_tenant_bytes(node->pool, tenant);
+        uint64_t credit = node->tenants[tenant].credit;
+
+        if (used > credit) {
+            (void)evict_bytes(node, node->tenants[tenant].policy, used - credit);
+        }
+    }
+}
+
 void
 yb_node_evict_tick(struct yb_node *node)
 {
-    struct yb_dram_info info = yb_dram_info(node->pool);
-    uint64_t permille = info.allocator.capacity / 1000;
-    uint64_t used = info.used_bytes;
+    struct yb_dram_info info;
+    uint64_t permille;
+    uint64_t used;
 
+    keep_to_credits(node);
+    info = yb_dram_info(node->pool);
+    permille = info.allocator.capacity / 1000;
+    used = info.used_bytes;
     if (used <= permille * node->options.high_permille) {
         return;
     }
     for (uint32_t i = 0; i < YB_NODE_EVICT_STEP && used > permille * node->options.low_permille;
          i++) {
-        uint64_t freed = evict_next(node);
+        uint64_t freed = evict_next(node, NULL);
 
         if (freed == 0) {
             return;

@@ -40,7 +40,7 @@ touch(struct yb_node *node, struct yb_block *block, const struct yb_request *req
 {
     block->access_ns = yb_node_now(node);
     if (block->ordered) {
-        yb_policy_access(node->policy, &block->policy.entry, block->access_ns);
+        yb_policy_access(yb_node_policy(node, block), &block->policy.entry, block->access_ns);
     }
     if ((block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0) {
         yb_node_watch_read(node, block, request); /* Nobody keeps hints of the others. */

@@ -33,6 +33,7 @@
 #define YB_NODE_SINK_BYTES (256u * 1024u)
 #define YB_NODE_GHOSTS     (1u << 16)
 #define YB_NODE_EVICT_STEP 4096u /* Victims looked at for one allocation. */
+#define YB_NODE_LIMITED    64u   /* Tenants with an order of eviction of their own. */
 
 /* Counted since the node was created. */
 /* clang-format off */
@@ -169,6 +170,8 @@ struct yb_node {
     struct yb_tenant *tenants;
     uint32_t tenant_count;
     uint32_t tenant_last; /* Where the last search ended. */
+    uint32_t limited_count;
+    uint16_t limited[YB_NODE_LIMITED]; /* Tenants that have a policy. */
 
     /* ---- work under way ---- */
     struct yb_timer tick;
@@ -185,6 +188,8 @@ struct yb_node {
     const uint8_t *region_base;
     uint64_t pinned_bytes;
     uint64_t held_bytes;
+    uint32_t hold_oldest; /* Index + 1. */
+    uint32_t hold_newest;
     struct yb_node_ghost *ghosts;
     struct yb_node_group *groups;
     struct yb_node_watch *watch;
@@ -266,9 +271,26 @@ void yb_node_show_vitals(struct yb_node *node);
 void yb_node_reply(struct yb_node *node, struct yb_request *request, enum yb_status status,
                    const void *body, size_t body_bytes);
 
+/* Keep a block from eviction until then, unless it alone is too much; older holds yield. Or no
+ * more. */
+void yb_node_hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns);
+void yb_node_hold_end(struct yb_node *node, struct yb_block *block);
+
 /* ---- node_evict.c --------------------------------------------------------------------------- */
 
-/* Allocate an extent, with room made by evicting. Fails as yb_dram_alloc() does. */
+/* The policy that a block is in, or comes into. */
+struct yb_policy *yb_node_policy(const struct yb_node *node, const struct yb_block *block);
+
+/* Take a granted block into its policy; `sole`: there is no other copy. Let it go from there:
+ * `evicted`, as its victim. */
+void yb_node_order(struct yb_node *node, struct yb_block *block, bool sole);
+void yb_node_unorder(struct yb_node *node, struct yb_block *block, bool evicted);
+
+/* A tenant has a limit now: its own blocks make room for it. */
+void yb_node_limit(struct yb_node *node, uint32_t tenant);
+
+/* Allocate an extent, with room made by evicting: of the tenant's own blocks, if it is at its
+ * limit. Fails as yb_dram_alloc() does. */
 YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
                                        struct yb_dram_extent *extent_out);
 
@@ -325,6 +347,10 @@ YB_CHECKED enum yb_status yb_node_commit(struct yb_node *node, struct yb_block *
 
 /* Queue the publication of a COMMITTED block. AGAIN: the queue is full. */
 YB_CHECKED enum yb_status yb_node_publish(struct yb_node *node, struct yb_block *block);
+
+/* Let a chain of blocks be known to the policy: a suffix goes before its prefix, whichever was
+ * granted first. */
+void yb_node_join_chain(struct yb_node *node, struct yb_block *block);
 
 /* The directory's word on a block's publication. */
 void yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_status status,

@@ -78,21 +78,60 @@ yb_node_flush_handle(void *service, struct yb_request *request)
     yb_request_reply(request, status, out, (uint32_t)length, NULL, 0);
 }
 
-/* Keep a block from eviction for a while, unless too much is held already. */
-static void
-hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns)
+void
+yb_node_hold_end(struct yb_node *node, struct yb_block *block)
 {
+    if (block->hold_until_ns == 0) {
+        return;
+    }
+    block->hold_until_ns = 0;
+    node->held_bytes -= block->extent.length;
+    if (block->ordered) {
+        yb_policy_unpin(yb_node_policy(node, block), &block->policy.entry);
+    }
+    if (block->hold_previous != 0) {
+        yb_block_at(node->blocks, block->hold_previous - 1)->hold_next = block->hold_next;
+    } else {
+        node->hold_oldest = block->hold_next;
+    }
+    if (block->hold_next != 0) {
+        yb_block_at(node->blocks, block->hold_next - 1)->hold_previous = block->hold_previous;
+    } else {
+        node->hold_newest = block->hold_previous;
+    }
+}
+
+void
+yb_node_hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns)
+{
+    uint32_t number = yb_block_index(node->blocks, block) + 1;
+    uint64_t most = node->options.pool_bytes / 2;
+
     if (block->hold_until_ns >= until_ns) {
         return;
     }
-    if (block->hold_until_ns == 0) {
-        if (node->held_bytes + block->extent.length > node->options.pool_bytes / 2 ||
-            (block->ordered && yb_policy_pin(node->policy, &block->policy.entry) != YB_OK)) {
-            return; /* A hold is a wish. */
-        }
-        node->held_bytes += block->extent.length;
+    if (block->hold_until_ns != 0) {
+        block->hold_until_ns = until_ns;
+        return;
     }
+    if (block->extent.length > most ||
+        (block->ordered &&
+         yb_policy_pin(yb_node_policy(node, block), &block->policy.entry) != YB_OK)) {
+        return; /* A hold is a wish. */
+    }
+    while (node->held_bytes + block->extent.length > most) {
+        yb_node_hold_end(node, yb_block_at(node->blocks, node->hold_oldest - 1));
+    }
+    node->held_bytes += block->extent.length;
     block->hold_until_ns = until_ns;
+    block->hold_next = 0;
+    block->hold_previous = node->hold_newest;
+    if (node->hold_newest != 0) {
+        yb_block_at(node->blocks, node->hold_newest - 1)->hold_next = number;
+    } else {
+        node->hold_oldest = number;
+    }
+    node->hold_newest = number;
 }
 
 void
@@ -112,7 +151,12 @@ yb_node_hold_handle(void *service, struct yb_request *request)
         yb_wire_hold_item_at(&body.items, i, &item);
         block = yb_block_granted(node->blocks, item.hash);
         if (block != NULL && block->grant == item.grant) {
-            hold(node, block, yb_node_now(node) + item.hold_ms * YB_NS_PER_MS);
+            if (item.hold_ms > 0) {
+                yb_node_hold(node, block, yb_node_now(node) + item.hold_ms * YB_NS_PER_MS);
+            }
+            if (item.sole) { /* C8 */
+                yb_policy_set_duplicate(yb_node_policy(node, block), &block->policy.entry, false);
+            }
         }
     }
     yb_request_reply(request, status, NULL, 0, NULL, 0);

@@ -229,7 +229,7 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     answer->flags = block->flags;
     block->access_ns = now_ns;
     if (block->ordered) {
-        yb_policy_access(node->policy, &block->policy.entry, now_ns);
+        yb_policy_access(yb_node_policy(node, block), &block->policy.entry, now_ns);
     }
     yb_node_watch_read(node, block, request);
 }

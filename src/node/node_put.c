@@ -164,19 +164,31 @@ join_group(struct yb_node *node, struct yb_block *block)
         (struct yb_node_group){.group = block->group, .block = yb_block_index(node->blocks, block)};
 }
 
-/* Let a chain of blocks be known to the policy: a suffix goes before its prefix. */
 static void
-join_chain(struct yb_node *node, struct yb_block *block)
+attach(struct yb_node *node, struct yb_block *child, struct yb_block *parent)
 {
-    struct yb_block *parent;
+    if (yb_policy_attach(yb_node_policy(node, child), &child->policy, &parent->policy) != YB_OK) {
+        child->parent = 0; /* The tag makes no sense beside the others: it is forgotten. */
+    }
+}
 
-    if (block->parent == 0 || !block->ordered) {
+void
+yb_node_join_chain(struct yb_node *node, struct yb_block *block)
+{
+    struct yb_block *other;
+
+    while ((other = yb_block_waiting(node->blocks, block->hash, block->tenant)) != NULL) {
+        yb_block_wait_end(node->blocks, other);
+        attach(node, other, block);
+    }
+    if (block->parent == 0) {
         return;
     }
-    parent = yb_block_parent(node->blocks, block->parent, block->tenant);
-    if (parent != NULL && parent != block && parent->ordered &&
-        yb_policy_attach(node->policy, &block->policy, &parent->policy) != YB_OK) {
-        block->parent = 0; /* The tag makes no sense beside the others: it is forgotten. */
+    other = yb_block_parent(node->blocks, block->parent, block->tenant);
+    if (other != NULL) {
+        attach(node, block, other);
+    } else {
+        yb_block_wait(node->blocks, block);
     }
 }
 
@@ -197,7 +209,7 @@ yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_statu
             if (block->group != 0) {
                 join_group(node, block);
             }
-            join_chain(node, block);
+            yb_node_join_chain(node, block);
         }
     } else {
         yb_node_discard(node, block);

@@ -65,6 +65,17 @@ yb_node_show_vitals(struct yb_node *node)
                  (int64_t)node->granted_count);
 }
 
+static uint64_t
+duplicates(const struct yb_node *node)
+{
+    uint64_t sum = yb_policy_info(node->policy).duplicate_count;
+
+    for (uint32_t i = 0; i < node->limited_count; i++) {
+        sum += yb_policy_info(node->tenants[node->limited[i]].policy).duplicate_count;
+    }
+    return sum;
+}
+
 void
 yb_node_info(struct yb_node *node, struct yb_node_info *info_out)
 {
@@ -83,6 +94,8 @@ yb_node_info(struct yb_node *node, struct yb_node_info *info_out)
         .quarantined = info.state_bytes[YB_DRAM_QUARANTINED],
         .blocks = node->granted_count,
         .evicted = node->evicted_ever,
+        .gets = node->gets_ever,
+        .duplicates = duplicates(node),
     };
 }
 

@@ -25,6 +25,7 @@ struct yb_policy {
     const struct yb_policy_ops *ops;
     void *state;
     struct yb_policy_list front; /* Those at its old end go first. */
+    struct yb_policy_list last;  /* Softly pinned ones. */
     uint64_t entry_count;
     uint64_t pinned_count;
     uint64_t parked_count;
@@ -158,6 +159,8 @@ take_out(struct yb_policy *policy, struct yb_policy_entry *entry)
         policy->ops->take(policy->state, entry);
     } else if (entry->place == YB_POLICY_FRONT) {
         yb_policy_list_take(&policy->front, entry);
+    } else if (entry->place == YB_POLICY_LAST) {
+        yb_policy_list_take(&policy->last, entry);
     } else {
         YB_ASSERT(entry->place == YB_POLICY_PARKED);
         policy->parked_count--;
@@ -178,6 +181,11 @@ static void
 bring_to_front(struct yb_policy *policy, struct yb_policy_entry *entry, bool at_once)
 {
     take_out(policy, entry);
+    if (entry->soft) { /* P5: the next of those that go last. */
+        entry->place = YB_POLICY_LAST;
+        yb_policy_list_push_oldest(&policy->last, entry);
+        return;
+    }
     entry->place = YB_POLICY_FRONT;
     if (at_once) {
         yb_policy_list_push_oldest(&policy->front, entry);
@@ -228,7 +236,9 @@ leave(struct yb_policy *policy, struct yb_policy_entry *entry, bool evicted)
     if (entry->linked) {
         leave_family(policy, linked_of(entry));
     }
-    policy->ops->leave(policy->state, entry, evicted);
+    if (!entry->soft) {
+        policy->ops->leave(policy->state, entry, evicted);
+    }
     policy->entry_count--;
     policy->size_sum -= entry->size;
     policy->pinned_count -= entry->pins > 0;
@@ -298,6 +308,7 @@ yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
         .place = YB_POLICY_ORDER,
         .linked = facts->linked,
         .duplicate = facts->duplicate,
+        .soft = facts->soft,
     };
     if (facts->linked) {
         struct yb_policy_linked *linked = linked_of(entry);
@@ -307,7 +318,12 @@ yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
         linked->sibling_newer = NULL;
         linked->sibling_older = NULL;
     }
-    policy->ops->insert(policy->state, entry);
+    if (facts->soft) {
+        entry->place = YB_POLICY_LAST;
+        yb_policy_list_push_newest(&policy->last, entry);
+    } else {
+        policy->ops->insert(policy->state, entry);
+    }
     policy->entry_count++;
     policy->size_sum += entry->size;
     policy->duplicate_count += entry->duplicate;
@@ -320,12 +336,16 @@ yb_policy_access(struct yb_policy *policy, struct yb_policy_entry *entry, uint64
 
     YB_ASSERT_OBJ(policy, POLICY_MAGIC);
     YB_ASSERT(entry->place != YB_POLICY_OUT);
+    entry->last_access_ns = now_ns;
     if (!ordered) {
         take_out(policy, entry);
-        entry->place = YB_POLICY_ORDER;
+        entry->place = entry->soft ? YB_POLICY_LAST : YB_POLICY_ORDER;
     }
-    entry->last_access_ns = now_ns;
-    policy->ops->use(policy->state, entry, ordered);
+    if (entry->soft) {
+        yb_policy_list_push_newest(&policy->last, entry);
+    } else {
+        policy->ops->use(policy->state, entry, ordered);
+    }
     if (entry->linked) {
         struct yb_policy_linked *linked = linked_of(entry);
 
@@ -349,26 +369,54 @@ yb_policy_evict(struct yb_policy *policy, struct yb_policy_entry *entry)
     leave(policy, entry, true);
 }
 
+/* Return the child that goes before its parent: the least recently used, past some that are softly
+ * pinned. NULL: none of them. */
+static struct yb_policy_linked *
+child_to_go(const struct yb_policy_linked *parent)
+{
+    struct yb_policy_linked *child = parent->child->sibling_newer; /* The oldest. */
+
+    for (uint32_t i = 0; i < YB_POLICY_LOOK && child->entry.soft; i++) {
+        child = child->sibling_newer;
+        if (child == parent->child->sibling_newer) {
+            break;
+        }
+    }
+    return child->entry.soft && !parent->entry.soft ? NULL : child;
+}
+
+/* What would go next by the order of all, whether it may or not. */
+static struct yb_policy_entry *
+next_of_all(struct yb_policy *policy)
+{
+    struct yb_policy_entry *entry = policy->front.oldest;
+
+    if (entry == NULL) {
+        entry = policy->ops->first(policy->state, policy->duplicate_count > 0);
+    }
+    if (entry == NULL) {
+        entry = yb_policy_list_first(&policy->last, YB_POLICY_USES_MAX);
+    }
+    return entry;
+}
+
 struct yb_policy_entry *
 yb_policy_victim(struct yb_policy *policy)
 {
     YB_ASSERT_OBJ(policy, POLICY_MAGIC);
     for (;;) {
-        struct yb_policy_entry *entry = policy->front.oldest;
+        struct yb_policy_entry *entry = next_of_all(policy);
 
-        if (entry == NULL) {
-            entry = policy->ops->first(policy->state, policy->duplicate_count > 0);
-        }
         policy->looked_count++;
         if (entry == NULL || may_go(entry)) {
             return entry;
         }
         park(policy, entry);
         if (entry->pins == 0) {
-            struct yb_policy_linked *child = linked_of(entry)->child->sibling_newer;
+            struct yb_policy_linked *child = child_to_go(linked_of(entry));
 
             /* A parked child waits for its own children, or for its pins: it comes by itself. */
-            if (child->entry.pins == 0 && child->entry.place != YB_POLICY_PARKED) {
+            if (child != NULL && child->entry.pins == 0 && child->entry.place != YB_POLICY_PARKED) {
                 bring_to_front(policy, &child->entry, true);
             }
         }
@@ -411,6 +459,22 @@ yb_policy_set_duplicate(struct yb_policy *policy, struct yb_policy_entry *entry,
     entry->duplicate = duplicate;
 }
 
+/* P4 */
+static bool
+is_above(const struct yb_policy_linked *child, const struct yb_policy_linked *parent)
+{
+    for (uint32_t i = 0; i < YB_POLICY_CLIMB; i++) {
+        if (parent == child) {
+            return true;
+        }
+        if (parent->parent == NULL) {
+            return false;
+        }
+        parent = parent->parent;
+    }
+    return true; /* Too far to look. */
+}
+
 enum yb_status
 yb_policy_attach(struct yb_policy *policy, struct yb_policy_linked *child,
                  struct yb_policy_linked *parent)
@@ -422,7 +486,7 @@ yb_policy_attach(struct yb_policy *policy, struct yb_policy_linked *child,
         return YB_OK;
     }
     if (child == parent || child->parent != NULL ||
-        (child->child != NULL && parent->parent != NULL)) { /* P4 */
+        (child->child != NULL && is_above(child, parent))) {
         return YB_INVALID;
     }
     child->parent = parent;

@@ -21,8 +21,11 @@
  *         |                    |  FRONT <------------------------------+--+
  *         +-- victim           +-- access (from FRONT or PARKED)
  *
- * The victim is the first of FRONT, or else the first of ORDER, that is not pinned and has no
- * children. Pinned entries are not looked for and skipped again and again: each is parked when it
+ * Entries that are softly pinned are in LAST instead of ORDER and FRONT, the least recently used
+ * first. The policy proper never hears of them.
+ *
+ * The victim is the first of FRONT, or else the first of ORDER, or else the first of LAST, that is
+ * not pinned and has no children. Pinned entries are not looked for and skipped again and again: each is parked when it
  * comes up, and comes back when it may go. So every call is O(1) amortised: a step of
  * yb_policy_victim() either ends it or parks an entry, which an insert, access, unpin or leave
  * had put there. (One call may park a whole chain of n blocks; the next n calls then do nothing.)
@@ -30,7 +33,7 @@
  * A suffix is never kept without its prefix. Entries of the kind yb_policy_linked may name their
  * parent, the block before them. When a block with children comes up, its least recently used
  * child goes before it, and so on down to a leaf: from where the order wanted to begin, the chain
- * is eaten from its end.
+ * is eaten from its end. A child that is softly pinned keeps its parents as long as itself.
  *
  * Duplicates. A block that other nodes hold too is the better victim: of the first
  * YB_POLICY_LOOK entries that the order would give up, one that is marked so goes first. It is a
@@ -38,11 +41,12 @@
  *
  * Invariants
  *   P1  The victim is neither pinned nor has it children here.
- *   P2  Every entry that may go is in ORDER or FRONT: there is a victim as long as one may go.
+ *   P2  Every entry that may go is in ORDER, FRONT or LAST: there is a victim as long as one may go.
  *   P3  Nothing is allocated after create; what is remembered of evicted blocks is bounded by
  *       ghost_count.
- *   P4  Parents form no cycle: the child has no children yet, or the parent has no parent (and so
- *       is not below the child).
+ *   P4  Parents form no cycle: the child has no children yet, or it is not among the ancestors of
+ *       the parent, of whom there are at most YB_POLICY_CLIMB then.
+ *   P5  An entry that is softly pinned is the victim only if no other entry may go.
  *
  * Threads   One owner; no lock.
  * Memory    The caller owns the entries, embedded in its blocks. From insert until remove or evict
@@ -58,6 +62,7 @@
 #include "yuebing/status.h"
 
 #define YB_POLICY_LOOK      16u
+#define YB_POLICY_CLIMB     4096u
 #define YB_POLICY_GHOST_MAX (1u << 28)
 #define YB_POLICY_USES_MAX  1023u /* Uses beyond that are not told apart. */
 #define YB_POLICY_PINS_MAX  UINT16_MAX
@@ -77,6 +82,7 @@ struct yb_policy_entry {
     bool linked;    /* The entry begins a struct yb_policy_linked. */
     bool duplicate; /* Other nodes hold the block too. */
     bool settled;   /* s3fifo: belongs to the main queue. */
+    bool soft;      /* Softly pinned. */
 };
 _Static_assert(sizeof(struct yb_policy_entry) <= 48, "one for each block of a node");
 
@@ -95,6 +101,7 @@ struct yb_policy_facts {
     uint64_t size;  /* Bytes, or any unit that all blocks share. */
     bool linked;    /* The entry begins a struct yb_policy_linked. */
     bool duplicate; /* As in yb_policy_set_duplicate(). */
+    bool soft;      /* It goes after all that are not (P5). */
 };
 
 struct yb_policy_options {

@@ -2,8 +2,8 @@
  *
  * policy_internal.h -- what a policy is made of: an order of entries behind one table.
  *
- * A policy keeps the entries that are in place ORDER, in lists, and knows nothing of pins, parents
- * and the front (policy.h). To add one: write its table, declare it here, name it in policy.c.
+ * A policy keeps the entries that are in place ORDER, in lists, and knows nothing of pins, parents,
+ * the front and those that go last (policy.h). To add one: write its table, declare it here, name it in policy.c.
  */
 #ifndef YB_POLICY_POLICY_INTERNAL_H
 #define YB_POLICY_POLICY_INTERNAL_H
@@ -16,6 +16,7 @@ enum yb_policy_place {
     YB_POLICY_OUT,
     YB_POLICY_ORDER,
     YB_POLICY_FRONT,
+    YB_POLICY_LAST,
     YB_POLICY_PARKED,
 };
 

@@ -194,6 +194,14 @@ directory_list(const struct store_world *world)
     return list;
 }
 
+static const char *
+tenant_of(const struct store_role *role)
+{
+    const char *const *tenants = role->world->options.tenants;
+
+    return tenants != NULL ? tenants[role->number] : "default";
+}
+
 static void
 make_self(struct store_life *life)
 {
@@ -206,7 +214,7 @@ make_self(struct store_life *life)
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
         .role = roles[role->kind],
-        .tenant = role->kind == STORE_CLIENT ? "default" : "",
+        .tenant = role->kind == STORE_CLIENT ? tenant_of(role) : "",
         .credit_requests = 64,
         .credit_bytes = 8u << 20,
         .body_bytes_max = 1u << 20,
@@ -232,6 +240,9 @@ make_directory(struct store_life *life)
     };
     char why[256];
 
+    if (world->options.tune_directory != NULL) {
+        world->options.tune_directory(&options);
+    }
     STORE_CHECK(world, yb_directory_create(&options, &life->directory, why, sizeof(why)) == YB_OK);
     return yb_directory_service(life->directory);
 }
@@ -255,6 +266,9 @@ make_node(struct store_life *life)
     };
     char why[256];
 
+    if (world->options.tune_node != NULL) {
+        world->options.tune_node(life->role->number, &options);
+    }
     memset(life->role->memory, 0xdd, world->options.pool_bytes); /* Nothing survives. */
     STORE_CHECK(world, yb_node_create(&options, &life->node, why, sizeof(why)) == YB_OK);
     return yb_node_service(life->node);
@@ -265,7 +279,7 @@ make_client(struct store_life *life)
 {
     struct yb_client_core_options options = {
         .directory = directory_list(life->world),
-        .tenant = "default",
+        .tenant = tenant_of(life->role),
         .hints_max = 64,
         .calls_max = 16,
         .members_ms = 100,
@@ -525,7 +539,9 @@ store_world_create(const struct store_options *options)
         add_role(world, STORE_CLIENT, i);
     }
     for (uint32_t i = 0; i < world->role_count; i++) {
-        store_start(&world->roles[i]);
+        if (i == 0 || i > options->nodes || i <= options->nodes - options->late) {
+            store_start(&world->roles[i]);
+        }
     }
     return world;
 }
@@ -640,9 +656,9 @@ store_op(struct store_world *world, uint32_t client, uint8_t kind, const uint32_
     struct store_op *op = calloc(1, sizeof(*op));
 
     STORE_CHECK(world, op != NULL && count <= STORE_BATCH_MAX);
-    op->memory = malloc(STORE_BATCH_MAX * (size_t)(STORE_VALUE_MAX + GUARD));
+    op->memory = malloc((count + 1) * (size_t)(STORE_VALUE_MAX + GUARD));
     STORE_CHECK(world, op->memory != NULL);
-    memset(op->memory, GUARD_BYTE, STORE_BATCH_MAX * (size_t)(STORE_VALUE_MAX + GUARD));
+    memset(op->memory, GUARD_BYTE, (count + 1) * (size_t)(STORE_VALUE_MAX + GUARD));
     op->world = world;
     op->client = client;
     op->number = world->op_count++;

@@ -50,7 +50,12 @@ struct store_options {
     uint64_t pool_bytes; /* Of each node; 0: 1 MiB. */
     const char *policy;  /* NULL: the node's default. */
     bool verify;         /* Nodes sum what they hold. */
-    const char *repeat;  /* What to type to see a failure again. */
+    uint32_t late;       /* The last so many nodes are not started by create. */
+    /* Change what a role is made with; each may be NULL. */
+    void (*tune_directory)(struct yb_directory_options *options);
+    void (*tune_node)(uint32_t number, struct yb_node_options *options);
+    const char *const *tenants; /* Of each client; NULL: "default". */
+    const char *repeat;         /* What to type to see a failure again. */
 };
 
 /* One life of a role. */

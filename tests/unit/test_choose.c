@@ -182,7 +182,7 @@ test_choose__reads_where_it_is_near_and_quiet_and_fails_last(void **state)
             slots[i] = known ? (uint32_t)(unit_random(&random) % count) : UINT32_MAX;
             able += known && (tried & 1u << i) == 0;
         }
-        best = yb_choose_source(rows, slots, slot_count, tried);
+        best = yb_choose_source(rows, slots, slot_count, tried, unit_random(&random));
         assert_int_equal(best != UINT32_MAX, able > 0);
         for (uint32_t i = 0; able > 0 && i < slot_count; i++) {
             const struct yb_choice *one, *other;

@@ -65,6 +65,15 @@ insert_sized(struct scene *scene, uint32_t i, uint64_t size)
 }
 
 static void
+insert_soft(struct scene *scene, uint32_t i)
+{
+    struct yb_policy_facts facts = {.hash = i + 1, .size = 1, .linked = true, .soft = true};
+
+    yb_policy_insert(scene->policy, entry_of(scene, i), &facts, i);
+    scene->blocks[i].present = true;
+}
+
+static void
 insert(struct scene *scene, uint32_t i)
 {
     insert_sized(scene, i, 1);
@@ -572,6 +581,56 @@ test_policy__parents_form_no_cycle(void **state)
 }
 
 static void
+test_policy__halves_of_a_chain_join_without_a_cycle(void **state)
+{
+    struct scene scene = scene_with("lru", 6, 0);
+    struct block *blocks = scene.blocks;
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        insert(&scene, i);
+    }
+    attach(&scene, 1, 0);
+    attach(&scene, 2, 1);
+    attach(&scene, 5, 4);
+    attach(&scene, 4, 3);
+    attach(&scene, 3, 2); /* It has children, and its parent has one. */
+    assert_int_equal(yb_policy_attach(scene.policy, &blocks[0].linked, &blocks[5].linked),
+                     YB_INVALID);
+    for (uint32_t i = 6; i > 0; i--) {
+        assert_int_equal(evict(&scene), i - 1);
+    }
+    scene_end(&scene);
+}
+
+static void
+test_policy__what_is_softly_pinned_goes_after_all_that_is_not(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; yb_policy_name(p) != NULL; p++) {
+        struct scene scene = scene_with(yb_policy_name(p), 6, 4);
+
+        insert_soft(&scene, 0);
+        insert_soft(&scene, 1);
+        for (uint32_t i = 2; i < 6; i++) {
+            insert(&scene, i);
+        }
+        attach(&scene, 1, 3); /* Its prefix stays as long as it does. */
+        yb_policy_access(scene.policy, entry_of(&scene, 0), 7);
+        pin(&scene, 1);
+        assert_int_equal(evict(&scene), 2);
+        assert_int_equal(evict(&scene), 4);
+        assert_int_equal(evict(&scene), 5);
+        assert_int_equal(evict(&scene), 0); /* Its turn is when nothing else may go. */
+        assert_int_equal(victim(&scene), NONE);
+        yb_policy_unpin(scene.policy, entry_of(&scene, 1));
+        assert_int_equal(evict(&scene), 1);
+        assert_int_equal(evict(&scene), 3);
+        scene_end(&scene);
+    }
+}
+
+static void
 test_policy__what_lost_its_prefix_goes_next(void **state)
 {
     struct scene scene = scene_with("lru", 4, 0);
@@ -638,7 +697,7 @@ check_victim(struct scene *scene)
 {
     struct yb_policy_info info = yb_policy_info(scene->policy);
     uint64_t entry_count = 0, pinned_count = 0, size_sum = 0;
-    bool one_may_go = false;
+    bool one_may_go = false, firm_may_go = false;
     uint32_t i;
 
     for (i = 0; i < scene->block_count; i++) {
@@ -649,6 +708,8 @@ check_victim(struct scene *scene)
             size_sum += linked->entry.size;
             pinned_count += linked->entry.pins > 0;
             one_may_go = one_may_go || (linked->entry.pins == 0 && linked->child == NULL);
+            firm_may_go = firm_may_go ||
+                          (linked->entry.pins == 0 && linked->child == NULL && !linked->entry.soft);
             assert_true(linked->parent == NULL ||
                         ((struct block *)(void *)linked->parent)->present);
         }
@@ -662,6 +723,7 @@ check_victim(struct scene *scene)
         assert_true(scene->blocks[i].present);
         assert_int_equal(scene->blocks[i].linked.entry.pins, 0);
         assert_null(scene->blocks[i].linked.child);
+        assert_int_equal(scene->blocks[i].linked.entry.soft, !firm_may_go); /* P5 */
     }
 }
 
@@ -673,7 +735,11 @@ walk_step(struct scene *scene, uint64_t *random, uint32_t step)
     struct yb_policy_entry *entry = entry_of(scene, i);
 
     if (!scene->blocks[i].present) {
-        insert_sized(scene, i, unit_random(random) % 100);
+        if (unit_random(random) % 4 == 0) {
+            insert_soft(scene, i);
+        } else {
+            insert_sized(scene, i, unit_random(random) % 100);
+        }
         if (scene->blocks[other].present && other != i) {
             if (step % 4 > 0 || scene->blocks[other].linked.parent != NULL) {
                 attach(scene, i, other);
@@ -876,6 +942,8 @@ main(void)
         cmocka_unit_test(test_policy__a_prefix_that_was_used_again_stays),
         cmocka_unit_test(test_policy__the_least_recently_used_child_goes_first),
         cmocka_unit_test(test_policy__parents_form_no_cycle),
+        cmocka_unit_test(test_policy__halves_of_a_chain_join_without_a_cycle),
+        cmocka_unit_test(test_policy__what_is_softly_pinned_goes_after_all_that_is_not),
         cmocka_unit_test(test_policy__what_lost_its_prefix_goes_next),
         cmocka_unit_test(test_policy__a_duplicate_goes_before_its_neighbours),
         cmocka_unit_test(test_policy__no_victim_is_pinned_or_has_children_and_one_is_found),

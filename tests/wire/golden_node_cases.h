@@ -256,7 +256,7 @@ recode_holds(const uint8_t *bytes, size_t length, struct golden_buffer *out, str
 static enum yb_status
 build_holds_one(struct golden_buffer *out)
 {
-    static const struct yb_wire_hold_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .hold_ms = 10000}};
+    static const struct yb_wire_hold_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .hold_ms = 10000, .sole = 1}};
     struct yb_wire_holds value = {.epoch = 3, .incarnation = UINT64_C(0x30000000001), .items = {1, NULL, items}};
 
     return yb_wire_holds_encode(&value, out->bytes, out->room, &out->length);

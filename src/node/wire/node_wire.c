@@ -14,7 +14,7 @@ _Static_assert(54 + 2 == YB_WIRE_PIN_ANSWER_BYTES, "no gap in pin_answer");
 _Static_assert(0 + 8 == YB_WIRE_PIN_ID_BYTES, "no gap in pin_id");
 _Static_assert(4 + 4 == YB_WIRE_RELEASE_ANSWER_BYTES, "no gap in release_answer");
 _Static_assert(16 + 8 == YB_WIRE_GRANT_NAME_BYTES, "no gap in grant_name");
-_Static_assert(28 + 4 == YB_WIRE_HOLD_ITEM_BYTES, "no gap in hold_item");
+_Static_assert(30 + 2 == YB_WIRE_HOLD_ITEM_BYTES, "no gap in hold_item");
 _Static_assert(32 + 8 == YB_WIRE_COPY_ITEM_BYTES, "no gap in copy_item");
 _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWER_BYTES, "no gap in copy_answer");
 _Static_assert(38 + 2 == YB_WIRE_LIST_ITEM_BYTES, "no gap in list_item");
@@ -348,8 +348,8 @@ grant_name_list_check(const struct yb_wire_grant_name_list *list, struct yb_wire
 static bool
 hold_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 28, 4)) {
-        return yb_wire_bad(error, "hold_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[28]);
+    if (!yb_wire_zero(bytes + 30, 2)) {
+        return yb_wire_bad(error, "hold_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[30]);
     }
     return true;
 }
@@ -357,8 +357,9 @@ hold_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 static bool
 hold_item_check(const struct yb_wire_hold_item *value, struct yb_wire_error *error)
 {
-    (void)value;
-    (void)error;
+    if (value->sole > 1) {
+        return yb_wire_bad(error, "hold_item", "sole", "above its maximum", (uint64_t)value->sole);
+    }
     return true;
 }
 

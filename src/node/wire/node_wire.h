@@ -560,19 +560,21 @@ yb_wire_grant_name_at(const struct yb_wire_grant_name_list *list, uint32_t index
     }
 }
 
-/* Keep this from eviction. */
+/* Keep this from eviction, or know that there is no other copy. */
 enum {
     YB_WIRE_HOLD_ITEM_BYTES = 32,
     YB_WIRE_HOLD_ITEM_AT_HASH = 0,
     YB_WIRE_HOLD_ITEM_AT_GRANT = 16,
     YB_WIRE_HOLD_ITEM_AT_HOLD_MS = 24,
-    YB_WIRE_HOLD_ITEM_AT_RESERVED = 28,
+    YB_WIRE_HOLD_ITEM_AT_SOLE = 28,
+    YB_WIRE_HOLD_ITEM_AT_RESERVED = 30,
 };
 
 struct yb_wire_hold_item {
     struct yb_id hash; /* Of tenant and key. */
     uint64_t grant; /* Which. */
-    uint32_t hold_ms; /* For how long. */
+    uint32_t hold_ms; /* For how long; 0: no longer than it is. */
+    uint16_t sole; /* 1: it is the only copy by now. */
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -582,6 +584,7 @@ yb_wire_hold_item_load(const uint8_t *bytes, struct yb_wire_hold_item *out)
     memcpy(out->hash.bytes, bytes + 0, 16);
     out->grant = yb_wire_get_u64(bytes + 16);
     out->hold_ms = yb_wire_get_u32(bytes + 24);
+    out->sole = yb_wire_get_u16(bytes + 28);
 }
 
 static inline void
@@ -590,7 +593,8 @@ yb_wire_hold_item_store(const struct yb_wire_hold_item *value, uint8_t *bytes)
     memcpy(bytes + 0, value->hash.bytes, 16);
     yb_wire_put_u64(bytes + 16, value->grant);
     yb_wire_put_u32(bytes + 24, value->hold_ms);
-    memset(bytes + 28, 0, 4);
+    yb_wire_put_u16(bytes + 28, value->sole);
+    memset(bytes + 30, 0, 2);
 }
 
 /* A list of hold_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
