@@ -660,7 +660,9 @@ end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status st
         if (item->doubted) {
             yb_core_end(work, index, YB_IN_DOUBT);
         } else {
-            yb_core_end(work, index, status == YB_TIMED_OUT && last != YB_OK ? last : status);
+            bool says = last != YB_OK && last != YB_NOT_READY && last != YB_STALE;
+
+            yb_core_end(work, index, status == YB_TIMED_OUT && says ? last : status);
         }
     }
 }

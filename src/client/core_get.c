@@ -172,7 +172,7 @@ yb_core_lookup_pump(struct yb_core_work *work)
             struct yb_core_item *item = &work->items[index];
 
             item->phase = YB_CORE_SENT;
-            item->lookups++;
+            item->lookups = item->lookups < UINT8_MAX ? (uint8_t)(item->lookups + 1) : UINT8_MAX;
             memcpy(io->body + YB_WIRE_LOOKUP_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES,
                    item->hash.bytes, sizeof(item->hash.bytes));
             io->items[io->count++] = index;
@@ -221,13 +221,14 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
         return;
     }
     (void)yb_hints_drop(core->hints, item->hash, item->grant);
-    if (item->lookups < YB_CORE_ATTEMPTS_MAX) {
+    if (item->lookups < YB_CORE_ATTEMPTS_MAX || why == YB_NOT_READY || why == YB_STALE) {
+        /* What waits for its grant, or has been replaced in the meantime, is there. */
         item->tried = 0;
         yb_core_rest(work, index); /* It may be on its way from one node to another. */
         return;
     }
     core->counters.gets++;
-    yb_core_end(work, index, why == YB_STALE || why == YB_NOT_READY ? YB_NOT_FOUND : why);
+    yb_core_end(work, index, why);
 }
 
 void

@@ -398,6 +398,12 @@ yb_core_put_pump(struct yb_core_work *work)
         uint32_t rows[YB_CHOOSE_MAX];
         uint32_t count = choose_rows(work, index, rows);
 
+        if (core->member_count == 0) { /* The directory has begun anew: nodes will come back. */
+            item->last = YB_UNREACHABLE;
+            item->phase = YB_CORE_SENT;
+            yb_core_rest(work, index);
+            continue;
+        }
         if (count == 0) { /* Nobody takes it: none is there, or all have refused. */
             item->last = item->last != YB_OK ? item->last : YB_NO_SPACE;
             item->attempts++;

@@ -174,6 +174,20 @@ yb_block_granted(struct yb_block_table *table, struct yb_id hash)
     return NULL;
 }
 
+bool
+yb_block_awaits_grant(const struct yb_block_table *table, struct yb_id hash)
+{
+    for (uint32_t at = *chain_of(table, hash); at != 0; at = table->blocks[at - 1].next) {
+        const struct yb_block *block = &table->blocks[at - 1];
+
+        if (block->state == YB_BLOCK_COMMITTED && block->published != 0 &&
+            yb_id_equal(block->hash, hash)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct yb_block *
 yb_block_of_write(struct yb_block_table *table, struct yb_id hash, uint64_t write)
 {

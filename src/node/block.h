@@ -119,6 +119,9 @@ void yb_block_unlink(struct yb_block_table *table, struct yb_block *block);
 /* Return the GRANTED block of the hash, whatever its key; NULL: none. */
 struct yb_block *yb_block_granted(struct yb_block_table *table, struct yb_id hash);
 
+/* Return whether a block of the hash is whole and published, and has not heard of its grant. */
+bool yb_block_awaits_grant(const struct yb_block_table *table, struct yb_id hash);
+
 /* Return the block of the write id that is IN_FLIGHT, COMMITTED or GRANTED; NULL: none. */
 struct yb_block *yb_block_of_write(struct yb_block_table *table, struct yb_id hash, uint64_t write);
 

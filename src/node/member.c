@@ -174,7 +174,8 @@ on_registered(struct yb_call *call)
     }
     if (call->answered && call->status == YB_OK &&
         yb_wire_registered_decode(member->reply, call->reply_body_bytes, &answer, NULL) == YB_OK &&
-        answer.epoch >= member->epoch_max && answer.slot != 0 && answer.lease_ms != 0) {
+        (answer.epoch >= member->epoch_max || !yb_id_equal(answer.cluster, member->cluster)) &&
+        answer.slot != 0 && answer.lease_ms != 0) {
         take_registration(member, &answer);
         return;
     }

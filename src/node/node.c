@@ -126,6 +126,9 @@ yb_node_find(struct yb_node *node, uint32_t tenant, const struct yb_node_name *n
     }
     *status_out = YB_NOT_FOUND;
     block = yb_block_granted(node->blocks, name->hash);
+    if (block == NULL && yb_block_awaits_grant(node->blocks, name->hash)) {
+        *status_out = YB_NOT_READY; /* RULES A8: whole, and its grant has not come. */
+    }
     if (block == NULL || block->tenant != tenant || block->flush < node->tenants[tenant].flush ||
         block->expires_ns <= yb_node_now(node)) {
         return NULL;

@@ -190,6 +190,10 @@ on_place(struct yb_call *call)
     if (intake.tenant == UINT32_MAX) {
         return YB_TOO_LARGE;
     }
+    if (copy->block != NULL) { /* The call was sent again, on another connection. */
+        yb_node_discard(node, copy->block);
+        copy->block = NULL;
+    }
     status = yb_node_take_in(node, &intake, &copy->block);
     if (status == YB_OK) {
         copy->block->grant = wanted->grant;

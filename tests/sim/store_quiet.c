@@ -19,8 +19,10 @@ store_node_quiet(struct yb_node *node, uint32_t watches, char *why_out, size_t w
         return true;
     }
     (void)snprintf(why_out, why_bytes,
-                   "%llu bytes in flight, %llu ungranted, %llu quarantined, %u requests, "
+                   "%s, %s: %llu bytes in flight, %llu ungranted, %llu quarantined, %u requests, "
                    "%llu bytes pinned",
+                   node->put_list != NULL ? "puts" : "no puts",
+                   yb_node_copies_idle(node) ? "no copies" : "copies",
                    (unsigned long long)info.in_flight, (unsigned long long)info.ungranted,
                    (unsigned long long)info.quarantined, node->requests,
                    (unsigned long long)node->pinned_bytes);

@@ -420,6 +420,20 @@ check_fresh(struct store_world *world)
     }
 }
 
+/* What the directory says is there can be read, and nothing else can. */
+static void
+check_index(struct walk *walk)
+{
+    for (uint32_t key = 0; key < walk->keys; key++) {
+        uint32_t client = key % walk->world->options.clients;
+        enum yb_status exists = store_exist(walk->world, client, key);
+        uint64_t value = 0;
+
+        STORE_CHECK(walk->world, exists == YB_OK || exists == YB_NOT_FOUND);
+        STORE_CHECK(walk->world, store_get(walk->world, client, key, &value) == exists);
+    }
+}
+
 static void
 settle(struct walk *walk)
 {
@@ -450,6 +464,7 @@ settle(struct walk *walk)
         store_drain(world, i, false);
     }
     pass(walk, 3 * world->options.lease_ms + 2500); /* Suspects are trusted again. */
+    check_index(walk);
     check_fresh(world);
     for (uint32_t passed = 0; passed < QUIET_MS && !quiet; passed += 100) {
         store_run_ms(world, 100);
