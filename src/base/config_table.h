@@ -49,6 +49,7 @@
     X(cluster, "which cluster this process belongs to")                                   \
     X(directory, "the index of blocks: where it is, what it keeps")                       \
     X(node,    "the memory for blocks, and what is told of it")                           \
+    X(http,    "the admin port: health, metrics, a look at the store")                    \
     X(log,     "what is logged, and how")                                                 \
     X(trace,   "spans of requests and transfers")
 
@@ -251,6 +252,9 @@
     X(node,    zone,                 STRING, "name",        "",                           \
       0, 31, none, "zone",                                                                \
       "zone of this machine; replicas avoid sharing one")                                 \
+    X(http,    listen,               STRING, "address",     "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "http",                                              \
+      "address and port of the admin port, such as 127.0.0.1:14780; empty: none")         \
     X(log,     level,                ENUM,   "",            "info",                       \
       0, 0, log_level, "log-level",                                                       \
       "least serious line that is logged; trace needs a build with YB_LOG_TRACE")         \

@@ -66,7 +66,8 @@ struct yb_cli_command {
      YB_CONFIG_IN(cluster) | YB_CONFIG_IN(trace))
 
 #define YB_CLI_SECTIONS_STORE (YB_CLI_SECTIONS_NET | YB_CONFIG_IN(directory))
-#define YB_CLI_SECTIONS_NODE  (YB_CLI_SECTIONS_STORE | YB_CONFIG_IN(node))
+#define YB_CLI_SECTIONS_SERVE (YB_CLI_SECTIONS_STORE | YB_CONFIG_IN(http))
+#define YB_CLI_SECTIONS_NODE  (YB_CLI_SECTIONS_SERVE | YB_CONFIG_IN(node))
 
 /* clang-format off */
 /*    name    arguments  max  sections                json   help */
@@ -77,7 +78,7 @@ struct yb_cli_command {
       "print every parameter, its value and where it comes from")                         \
     X(demo,   "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
       "show two programs that share blocks through a store, and a node that dies")        \
-    X(directory, "",     0,   YB_CLI_SECTIONS_STORE,  true,                               \
+    X(directory, "",     0,   YB_CLI_SECTIONS_SERVE,  true,                               \
       "run the directory of a store: who is there, and where each block is")              \
     X(doctor, "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
       "say what this machine offers, what is used of it and what is missing")             \

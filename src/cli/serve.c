@@ -53,9 +53,15 @@ print_ready_json(struct yb_cli *cli, struct yb_process *process)
     char directory[YB_ADDRESS_TEXT_BYTES];
     struct yb_address where = yb_roles_directory_address(roles);
     char identity[33];
+    struct yb_address http;
+    char http_text[YB_ADDRESS_TEXT_BYTES];
+    bool admin = yb_process_admin_address(process, &http);
     json_t *ready;
     int failed;
 
+    if (admin) {
+        yb_address_format(&http, http_text);
+    }
     for (uint32_t i = 0; i < yb_roles_count(roles); i++) {
         yb_roles_info(roles, i, &info);
         if (!info.directory) {
@@ -67,10 +73,11 @@ print_ready_json(struct yb_cli *cli, struct yb_process *process)
     yb_address_format(&where, directory);
     yb_id_format(info.identity, identity);
     ready =
-        json_pack("{s:s, s:s?, s:s, s:s, s:I, s:s, s:s, s:b, s:o}", "address", address, "published",
-                  yb_address_why_unpublishable(&info.address) == NULL ? address : NULL, "directory",
-                  directory, "identity", identity, "pid", (json_int_t)getpid(), "io", info.io,
-                  "auth", yb_process_self(process)->auth != NULL ? "secret" : "open", "tls",
+        json_pack("{s:s, s:s?, s:s?, s:s, s:s, s:I, s:s, s:s, s:b, s:o}", "address", address,
+                  "published", yb_address_why_unpublishable(&info.address) == NULL ? address : NULL,
+                  "http", admin ? http_text : NULL, "directory", directory, "identity", identity,
+                  "pid", (json_int_t)getpid(), "io", info.io, "auth",
+                  yb_process_self(process)->auth != NULL ? "secret" : "open", "tls",
                   cli->config.tls_mode == YB_CONFIG_TLS_MODE_ON, "nodes", nodes);
     /* One line, so that whoever started us reads up to its end and knows that we listen. */
     failed = ready == NULL || json_dumpf(ready, cli->out, JSON_COMPACT) != 0;
@@ -100,10 +107,16 @@ static int
 print_ready(struct yb_cli *cli, struct yb_process *process)
 {
     struct yb_roles *roles = yb_process_roles(process);
+    struct yb_address http;
+    char text[YB_ADDRESS_TEXT_BYTES];
     int printed = 0;
 
     if (cli->json) {
         printed = print_ready_json(cli, process);
+    }
+    if (!cli->json && yb_process_admin_address(process, &http)) {
+        yb_address_format(&http, text);
+        printed = fprintf(cli->out, "admin at http://%s\n", text);
     }
     for (uint32_t i = 0; !cli->json && printed >= 0 && i < yb_roles_count(roles); i++) {
         struct yb_role_info info;

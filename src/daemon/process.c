@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "daemon/admin.h"
 #include "daemon/process_internal.h"
 #include "yuebing/version.h"
 
@@ -396,6 +397,15 @@ yb_process_roles(struct yb_process *process)
 {
     YB_ASSERT(process->roles != NULL);
     return process->roles;
+}
+
+bool
+yb_process_admin_address(const struct yb_process *process, struct yb_address *address_out)
+{
+    if (process->admin != NULL) {
+        *address_out = yb_admin_address(process->admin);
+    }
+    return process->admin != NULL;
 }
 
 const struct yb_hello_self *

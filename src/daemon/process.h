@@ -78,6 +78,9 @@ void yb_process_wait(struct yb_process *process);
 /* Return what serves here; after serve, until wait returns. Borrowed. */
 struct yb_roles *yb_process_roles(struct yb_process *process);
 
+/* Return where the admin port listens; false: there is none. */
+bool yb_process_admin_address(const struct yb_process *process, struct yb_address *address_out);
+
 /* Return the name of the io that the process's loop uses; after open_net. Static. */
 const char *yb_process_io_name(const struct yb_process *process);
 

@@ -36,6 +36,7 @@ struct yb_process {
 
     /* The serving form. */
     struct yb_roles *roles;
+    struct yb_admin *admin;   /* NULL: there is no admin port. */
     uint32_t connections_max; /* Of each port. */
     bool serving;             /* Signals are ours. */
 };

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "daemon/admin.h"
 #include "daemon/process_internal.h"
 #include "daemon/roles.h"
 
@@ -155,8 +156,11 @@ yb_process_serve(struct yb_process *process, const struct yb_roles_options *opti
     process->connections_max =
         connections_that_fit(process, options->nodes + (options->directory ? 1 : 0));
     status = yb_roles_start(process, options, &process->roles, why_out);
+    if (status == YB_OK && process->config->http_listen[0] != '\0') {
+        status = yb_admin_create(process, process->roles, &process->admin, why_out);
+    }
     if (status != YB_OK) {
-        give_signals_back(process);
+        yb_process_stop(process);
         return status;
     }
     tell_about_trust(process);
@@ -168,6 +172,9 @@ yb_process_serve(struct yb_process *process, const struct yb_roles_options *opti
 void
 yb_process_stop(struct yb_process *process)
 {
+    if (process->admin != NULL) {
+        yb_admin_destroy(&process->admin);
+    }
     if (process->roles != NULL) {
         yb_roles_stop(&process->roles);
     }
@@ -225,6 +232,6 @@ yb_process_wait(struct yb_process *process)
     }
     yb_log_info(process->log, "daemon", "stopping",
                 yb_log_u64("drain_ms", process->config->net_drain_ms));
-    yb_roles_stop(&process->roles);
+    yb_process_stop(process);
     yb_log_info(process->log, "daemon", "stopped");
 }

@@ -344,6 +344,43 @@ parse_hex(struct word word, uint8_t *out, size_t count)
     return true;
 }
 
+/* Compare without telling by time how much of it is right. */
+static bool
+same_text(const char *given, size_t given_length, const char *text, size_t length)
+{
+    uint8_t padded[2][SECRET_BYTES_MAX] = {{0}};
+    bool same;
+
+    if (given_length > SECRET_BYTES_MAX) {
+        return false;
+    }
+    memcpy(padded[0], given, given_length);
+    memcpy(padded[1], text, length);
+    same = CRYPTO_memcmp(padded[0], padded[1], SECRET_BYTES_MAX) == 0 && given_length == length;
+    OPENSSL_cleanse(padded, sizeof(padded));
+    return same;
+}
+
+bool
+yb_auth_is_admin_token(const struct yb_auth *auth, const char *token, size_t length)
+{
+    struct yb_auth_key key;
+    char hex[65];
+    bool same = false;
+
+    YB_ASSERT_OBJ(auth, AUTH_MAGIC);
+    for (unsigned i = 0; i < auth->secret_count; i++) {
+        same |= same_text(token, length, auth->secrets[i].text, auth->secrets[i].length);
+    }
+    if (yb_auth_key_for(auth, YB_WIRE_ROLE_ADMIN, "", &key) == YB_OK) {
+        format_hex(key.key, sizeof(key.key), hex);
+        same |= same_text(token, length, hex, sizeof(hex) - 1);
+        OPENSSL_cleanse(hex, sizeof(hex));
+        yb_auth_key_wipe(&key);
+    }
+    return same;
+}
+
 enum yb_status
 yb_auth_derive_line(const struct yb_auth *auth, uint8_t role, const char *tenant, char *line_out,
                     size_t room)

@@ -90,6 +90,10 @@ YB_CHECKED enum yb_status yb_auth_key_find(const struct yb_auth *auth, uint8_t r
                                            const char *tenant, const uint8_t id[8],
                                            struct yb_auth_key *key_out);
 
+/* Whether `token` is what an administrator of this cluster has: a secret of the file itself, or the
+ * KEY of a `key admin - ...` line that comes from it or stands in it. In constant time. */
+bool yb_auth_is_admin_token(const struct yb_auth *auth, const char *token, size_t length);
+
 void yb_auth_key_wipe(struct yb_auth_key *key);
 
 /* Compute a proof. The only failure is NO_MEMORY. */

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/admin.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "daemon/process_internal.h"
+#include "directory/index.h"
+#include "directory/wire/directory_wire.h"
+#include "net/peer.h"
+#include "observe/http.h"
+
+#define ASK_NS          (2 * YB_NS_PER_S)
+#define STALL_NS        YB_NS_PER_S /* A worker that has not turned for so long is not ready. */
+#define REPLY_ROOM      (1024u * 1024u)
+#define CONNECTIONS_MAX 64u
+
+struct yb_admin {
+    struct yb_process *process;
+    struct yb_roles *roles;
+    struct yb_http_source source;
+    struct yb_http *http;
+    _Atomic uint64_t operation;
+};
+
+/* ---- asking the directory ------------------------------------------------------------------------- */
+
+/* One visit to the directory, on the calling thread. */
+struct visit {
+    struct yb_admin *admin;
+    struct yb_hello_self self;
+    struct yb_loop *loop;
+    struct yb_net *net;
+    struct yb_peer *peer;
+    uint8_t *reply;
+    uint32_t reply_bytes;
+    uint64_t deadline_ns;
+    bool done;
+};
+
+static void
+visit_end(struct visit *visit)
+{
+    if (visit->peer != NULL) {
+        yb_peer_destroy(&visit->peer);
+    }
+    if (visit->net != NULL) {
+        yb_net_shut(visit->net);
+        while (!yb_net_idle(visit->net)) {
+            yb_loop_turn(visit->loop, YB_NS_PER_MS);
+        }
+        yb_net_destroy(&visit->net);
+    }
+    if (visit->loop != NULL) {
+        yb_loop_destroy(&visit->loop);
+    }
+    free(visit->reply);
+}
+
+static enum yb_status
+visit_open(struct visit *visit)
+{
+    const struct yb_process *process = visit->admin->process;
+    struct yb_loop_options loop;
+    struct yb_net_options net;
+    struct yb_address_list where = {.count = 1};
+    enum yb_status status;
+
+    yb_process_net_options(process, &loop, &net);
+    loop.spin_us = 0;
+    net.self = &visit->self;
+    net.stats = NULL; /* Looking is not what is looked at. */
+    net.spans = NULL;
+    net.log = NULL;
+    status = yb_loop_create(&loop, &visit->loop);
+    if (status != YB_OK) {
+        return status;
+    }
+    net.loop = visit->loop;
+    status = yb_net_create(&net, &visit->net);
+    if (status != YB_OK) {
+        return status;
+    }
+    where.items[0] = yb_roles_directory_address(visit->admin->roles);
+    return yb_peer_create(visit->net, &where, (struct yb_id){{0}}, &visit->peer);
+}
+
+/* Begin as an administrator, or as a client of a tenant. */
+static enum yb_status
+visit_begin(struct yb_admin *admin, const char *tenant, struct visit *visit)
+{
+    enum yb_status status = YB_NO_MEMORY;
+
+    *visit = (struct visit){.admin = admin, .self = admin->process->self};
+    visit->self.role = tenant != NULL ? YB_WIRE_ROLE_CLIENT : YB_WIRE_ROLE_ADMIN;
+    visit->self.tenant = tenant != NULL ? tenant : "";
+    yb_net_random_system(NULL, &visit->self.identity, sizeof(visit->self.identity));
+    visit->deadline_ns = yb_deadline_after(yb_clock_now(admin->process->clock), ASK_NS);
+    visit->reply = malloc(REPLY_ROOM);
+    if (visit->reply != NULL) {
+        status = visit_open(visit);
+    }
+    if (status != YB_OK) {
+        visit_end(visit);
+    }
+    return status;
+}
+
+static void
+on_done(struct yb_call *call)
+{
+    struct visit *visit = call->owner;
+
+    visit->done = true;
+    yb_io_wake(yb_loop_io(visit->loop));
+}
+
+static enum yb_status
+visit_ask(struct visit *visit, uint16_t type, const void *body, size_t body_bytes, bool mutates)
+{
+    struct yb_call call = {
+        .type = type,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = visit->deadline_ns,
+        .operation = mutates ? atomic_fetch_add(&visit->admin->operation, 1) + 1 : 0,
+        .body = body,
+        .body_bytes = (uint32_t)body_bytes,
+        .reply_body = visit->reply,
+        .reply_body_room = REPLY_ROOM,
+        .done = on_done,
+        .owner = visit,
+    };
+    enum yb_status status = yb_peer_call(visit->peer, &call);
+
+    visit->done = false;
+    while (status == YB_OK && !visit->done) {
+        yb_loop_turn(visit->loop, YB_NEVER);
+    }
+    visit->reply_bytes = call.answered ? call.reply_body_bytes : 0;
+    return status == YB_OK ? call.status : status;
+}
+
+/* ---- health ---------------------------------------------------------------------------------------- */
+
+static bool
+allowed(void *context, const char *token, size_t length)
+{
+    const struct yb_admin *admin = context;
+
+    return admin->process->auth != NULL &&
+           yb_auth_is_admin_token(admin->process->auth, token, length);
+}
+
+/* Whether one role does its work; otherwise `reason_out` is why not. */
+static bool
+role_ready(const struct yb_role_info *info, uint64_t now_ns, char reason_out[YB_HTTP_REASON_BYTES])
+{
+    const char *kind = info->directory ? "the " : "node ";
+
+    if (now_ns - info->turned_ns > STALL_NS && now_ns > info->turned_ns) {
+        snprintf(reason_out, YB_HTTP_REASON_BYTES, "%s%s has not turned for %" PRIu64 " ms", kind,
+                 info->name, (uint64_t)((now_ns - info->turned_ns) / YB_NS_PER_MS));
+        return false;
+    }
+    if (info->directory) {
+        if (info->rebuilding) {
+            snprintf(reason_out, YB_HTTP_REASON_BYTES,
+                     "the directory is rebuilding: it is being told what its nodes hold");
+        }
+        return !info->rebuilding;
+    }
+    if (!info->registered) {
+        snprintf(reason_out, YB_HTTP_REASON_BYTES, "%s%s is not registered with the directory",
+                 kind, info->name);
+        return false;
+    }
+    if (info->lease_until_ns <= now_ns) {
+        snprintf(reason_out, YB_HTTP_REASON_BYTES, "the lease of %s%s is out", kind, info->name);
+        return false;
+    }
+    return true;
+}
+
+static bool
+ready(void *context, char reason_out[YB_HTTP_REASON_BYTES])
+{
+    struct yb_admin *admin = context;
+    uint64_t now_ns = yb_clock_now(admin->process->clock);
+
+    for (uint32_t i = 0; i < yb_roles_count(admin->roles); i++) {
+        struct yb_role_info info;
+
+        yb_roles_info(admin->roles, i, &info);
+        if (!role_ready(&info, now_ns, reason_out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum yb_status
+metrics(void *context, char **text_out, size_t *length_out)
+{
+    const struct yb_admin *admin = context;
+
+    return yb_stats_prometheus_text(admin->process->stats, text_out, length_out);
+}
+
+static enum yb_status
+config(void *context, json_t **out)
+{
+    const struct yb_admin *admin = context;
+    json_t *rows = json_array();
+
+    for (unsigned i = 0; i < YB_CONFIG_ROWS; i++) {
+        const struct yb_config_row *row = &yb_config_rows()[i];
+        char value[YB_CONFIG_TEXT_MAX];
+        char origin[YB_CONFIG_ORIGIN_MAX];
+
+        yb_config_value_text(admin->process->config, i, value);
+        yb_config_origin_text(admin->process->config, i, origin);
+        json_array_append_new(
+            rows, json_pack("{s:s, s:s, s:s, s:s}", "section",
+                            yb_config_section_name((enum yb_config_section)row->section), "name",
+                            row->name, "value", value, "origin", origin));
+    }
+    *out = json_pack("{s:o}", "parameters", rows);
+    return YB_OK;
+}
+
+/* ---- the store --------------------------------------------------------------------------------- */
+
+static enum yb_status
+ask_members(struct visit *visit, struct yb_wire_members *members_out)
+{
+    const struct yb_wire_members_question asked = {.known = 0};
+    uint8_t body[YB_WIRE_MEMBERS_QUESTION_BYTES];
+    size_t length = 0;
+    enum yb_status status;
+
+    YB_ASSERT(yb_wire_members_question_encode(&asked, body, sizeof(body), &length) == YB_OK);
+    status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_MEMBERS, body, length, false);
+    return status == YB_OK
+               ? yb_wire_members_decode(visit->reply, visit->reply_bytes, members_out, NULL)
+               : status;
+}
+
+static json_t *
+padded(const uint8_t *bytes, size_t room)
+{
+    return json_stringn((const char *)bytes, strnlen((const char *)bytes, room));
+}
+
+static json_t *
+member_json(const struct yb_wire_member *member)
+{
+    return json_pack("{s:o*, s:o*, s:o*, s:o*, s:s, s:i, s:I, s:I, s:I}", "name",
+                     padded(member->name, sizeof(member->name)), "address",
+                     padded(member->address, sizeof(member->address)), "rack",
+                     padded(member->rack, sizeof(member->rack)), "zone",
+                     padded(member->zone, sizeof(member->zone)), "state",
+                     yb_wire_slot_state_name(member->state), "slot", (int)member->slot, "capacity",
+                     (json_int_t)member->capacity, "used", (json_int_t)member->used, "age_ms",
+                     (json_int_t)member->age_ms);
+}
+
+static enum yb_status
+nodes(void *context, json_t **out)
+{
+    struct visit visit;
+    struct yb_wire_members members;
+    enum yb_status status = visit_begin(context, NULL, &visit);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    status = ask_members(&visit, &members);
+    if (status == YB_OK) {
+        json_t *rows = json_array();
+
+        for (uint32_t i = 0; i < members.members.count; i++) {
+            struct yb_wire_member member;
+
+            yb_wire_member_at(&members.members, i, &member);
+            json_array_append_new(rows, member_json(&member));
+        }
+        *out = json_pack("{s:I, s:o}", "epoch", (json_int_t)members.epoch, "nodes", rows);
+    }
+    visit_end(&visit);
+    return status;
+}
+
+static const char *
+tenant_or_own(const struct yb_admin *admin, const char *tenant)
+{
+    return tenant != NULL ? tenant : admin->process->config->auth_tenant;
+}
+
+/* Learn the seed, and hash a key of a tenant. */
+static enum yb_status
+hash_key(struct visit *visit, const char *tenant, const char *key, struct yb_id *hash_out)
+{
+    struct yb_wire_cluster cluster;
+    enum yb_status status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_JOIN, NULL, 0, false);
+
+    if (status == YB_OK) {
+        status = yb_wire_cluster_decode(visit->reply, visit->reply_bytes, &cluster, NULL);
+    }
+    if (status == YB_OK) {
+        *hash_out = yb_hash_key(cluster.seed, (struct yb_hash_bytes){tenant, strlen(tenant)},
+                                (struct yb_hash_bytes){key, strlen(key)});
+    }
+    return status;
+}
+
+static json_t *
+block_json(const struct yb_wire_explanation *known, const char *key)
+{
+    const uint16_t slots[] = {known->slot0, known->slot1, known->slot2, known->slot3};
+    bool there =
+        known->presence == YB_WIRE_PRESENCE_PRESENT || known->presence == YB_WIRE_PRESENCE_SUSPECT;
+    json_t *where = json_array();
+
+    for (unsigned i = 0; i < 4 && slots[i] != 0; i++) {
+        json_array_append_new(where, json_integer(slots[i]));
+    }
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:o}", "key", key, "presence",
+                     yb_wire_presence_name(known->presence), "fate",
+                     there ? "" : yb_wire_fate_name(known->fate), "grant", (json_int_t)known->grant,
+                     "bytes_at_most",
+                     (json_int_t)(there ? yb_index_size_decode(known->size_code) : 0), "ago_ms",
+                     (json_int_t)known->ago_ms, "hold_ms", (json_int_t)known->hold_ms, "replicas",
+                     (int)known->count, "slots", where);
+}
+
+static enum yb_status
+explain(struct visit *visit, struct yb_id hash, struct yb_wire_explanation *known_out)
+{
+    const struct yb_wire_explain_question asked = {.hash = hash};
+    uint8_t body[YB_WIRE_EXPLAIN_QUESTION_BYTES];
+    size_t length = 0;
+    enum yb_status status;
+
+    YB_ASSERT(yb_wire_explain_question_encode(&asked, body, sizeof(body), &length) == YB_OK);
+    status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY, body, length, false);
+    return status == YB_OK
+               ? yb_wire_explanation_decode(visit->reply, visit->reply_bytes, known_out, NULL)
+               : status;
+}
+
+static enum yb_status
+block(void *context, const char *tenant_given, const char *key, json_t **out)
+{
+    struct yb_admin *admin = context;
+    const char *tenant = tenant_or_own(admin, tenant_given);
+    struct yb_wire_explanation known;
+    struct yb_id hash;
+    struct visit visit;
+    enum yb_status status;
+
+    if (!yb_auth_tenant_valid(tenant, strlen(tenant))) {
+        return YB_INVALID;
+    }
+    status = visit_begin(admin, tenant, &visit);
+    if (status != YB_OK) {
+        return status;
+    }
+    status = hash_key(&visit, tenant, key, &hash);
+    status = status == YB_OK ? explain(&visit, hash, &known) : status;
+    if (status == YB_OK) {
+        *out = block_json(&known, key);
+    }
+    visit_end(&visit);
+    return status;
+}
+
+static enum yb_status
+remove_block(void *context, const char *tenant_given, const char *key, bool force)
+{
+    struct yb_admin *admin = context;
+    const char *tenant = tenant_or_own(admin, tenant_given);
+    struct yb_wire_hash hash;
+    const struct yb_wire_removal asked = {
+        .force = force,
+        .hashes = {.count = 1, .native = &hash},
+    };
+    uint8_t body[YB_WIRE_REMOVAL_BYTES + YB_WIRE_HASH_BYTES];
+    struct yb_wire_removed removed;
+    struct yb_wire_removal_answer answer;
+    size_t length = 0;
+    struct visit visit;
+    enum yb_status status;
+
+    if (!yb_auth_tenant_valid(tenant, strlen(tenant))) {
+        return YB_INVALID;
+    }
+    status = visit_begin(admin, tenant, &visit);
+    if (status != YB_OK) {
+        return status;
+    }
+    status = hash_key(&visit, tenant, key, &hash.hash);
+    if (status == YB_OK) {
+        YB_ASSERT(yb_wire_removal_encode(&asked, body, sizeof(body), &length) == YB_OK);
+        status = visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_REMOVE, body, length, true);
+    }
+    if (status == YB_OK) {
+        status = yb_wire_removed_decode(visit.reply, visit.reply_bytes, &removed, NULL);
+    }
+    if (status == YB_OK && removed.answers.count == 1) {
+        yb_wire_removal_answer_at(&removed.answers, 0, &answer);
+        status = (enum yb_status)answer.status;
+    }
+    visit_end(&visit);
+    return status;
+}
+
+static enum yb_status
+drain(void *context, const char *node, bool draining, bool force)
+{
+    const struct yb_wire_state_order asked = {
+        .state = draining ? YB_WIRE_SLOT_STATE_DRAINING : YB_WIRE_SLOT_STATE_SERVING,
+        .force = force,
+        .name = {.bytes = node, .length = (uint16_t)strlen(node)},
+    };
+    uint8_t body[YB_WIRE_STATE_ORDER_BYTES_MAX];
+    size_t length = 0;
+    struct visit visit;
+    enum yb_status status = visit_begin(context, NULL, &visit);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    YB_ASSERT(yb_wire_state_order_encode(&asked, body, sizeof(body), &length) == YB_OK);
+    status = visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, length, true);
+    visit_end(&visit);
+    return status;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static enum yb_status
+open_port(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])
+{
+    const struct yb_config *settings = admin->process->config;
+    struct yb_http_options options = {
+        .insecure = settings->auth_insecure,
+        .connections_max = CONNECTIONS_MAX,
+        .source = &admin->source,
+    };
+    struct yb_endpoint_text endpoint;
+    struct yb_address_list where;
+    char why[YB_ADDRESS_WHY_BYTES];
+    enum yb_status status = yb_endpoint_parse(settings->http_listen, &endpoint, why);
+
+    if (status == YB_OK) {
+        status = yb_endpoint_resolve(&endpoint, YB_PORT_HTTP, &where, why);
+    }
+    if (status != YB_OK) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "http.listen: %s", why);
+        return status;
+    }
+    options.address = where.items[0];
+    status = yb_http_create(&options, &admin->http, why);
+    if (status != YB_OK) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", why);
+    }
+    return status;
+}
+
+enum yb_status
+yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_admin **admin_out,
+                char why_out[YB_PROCESS_WHY_BYTES])
+{
+    struct yb_admin *admin = calloc(1, sizeof(*admin));
+    enum yb_status status;
+
+    if (admin == NULL) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
+        return YB_NO_MEMORY;
+    }
+    admin->process = process;
+    admin->roles = roles;
+    admin->source = (struct yb_http_source){
+        .context = admin,
+        .secret = process->auth != NULL,
+        .allowed = allowed,
+        .ready = ready,
+        .metrics = metrics,
+        .nodes = nodes,
+        .config = config,
+        .block = block,
+        .remove = remove_block,
+        .drain = drain,
+    };
+    status = open_port(admin, why_out);
+    if (status != YB_OK) {
+        free(admin);
+        return status;
+    }
+    *admin_out = admin;
+    return YB_OK;
+}
+
+void
+yb_admin_destroy(struct yb_admin **admin_ref)
+{
+    struct yb_admin *admin = *admin_ref;
+
+    *admin_ref = NULL;
+    yb_http_destroy(&admin->http);
+    free(admin);
+}
+
+struct yb_address
+yb_admin_address(const struct yb_admin *admin)
+{
+    return yb_http_address(admin->http);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observe/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define HTTP_MAGIC      0x68747470u
+#define IDLE_S          10u
+#define KEY_BYTES_MAX   1024u
+#define MEMORY_BYTES    32768u /* Of one connection: its header lines. */
+#define BACKLOG         64
+#define BEARER          "Bearer "
+#define BLOCKS_PATH     "/v1/blocks/"
+#define NODES_PATH      "/v1/nodes/"
+#define DRAIN_END       "/drain"
+#define TEXT_TYPE       "text/plain; charset=utf-8"
+#define JSON_TYPE       "application/json"
+#define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+struct yb_http {
+    uint32_t magic;
+    const struct yb_http_source *source;
+    struct MHD_Daemon *daemon;
+    struct yb_address address;
+};
+
+struct answer {
+    unsigned code;
+    const char *type;
+    char *body; /* From malloc; given to the library. */
+    size_t length;
+};
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+static unsigned
+code_of(enum yb_status status)
+{
+    switch (status) {
+    case YB_OK: return MHD_HTTP_OK;
+    case YB_INVALID: return MHD_HTTP_BAD_REQUEST;
+    case YB_DENIED: return MHD_HTTP_FORBIDDEN;
+    case YB_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
+    case YB_LEASED: return MHD_HTTP_CONFLICT;
+    case YB_TIMED_OUT: return MHD_HTTP_GATEWAY_TIMEOUT;
+    default: return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+}
+
+static struct answer
+json_answer(unsigned code, json_t *value)
+{
+    struct answer answer = {.code = code, .type = JSON_TYPE};
+
+    answer.body = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    answer.length = answer.body == NULL ? 0 : strlen(answer.body);
+    json_decref(value);
+    return answer;
+}
+
+static struct answer
+say(unsigned code, const char *status, const char *text)
+{
+    return json_answer(code, json_pack("{s:s, s:s}", "status", status, "text", text));
+}
+
+static struct answer
+status_answer(enum yb_status status, json_t *value)
+{
+    return status == YB_OK && value != NULL
+               ? json_answer(MHD_HTTP_OK, value)
+               : say(code_of(status), yb_status_name(status), yb_status_text(status));
+}
+
+/* ---- who may --------------------------------------------------------------------------------- */
+
+static bool
+from_loopback(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct sockaddr_storage storage = {0};
+    struct yb_address address;
+
+    if (info == NULL || info->client_addr == NULL) {
+        return false;
+    }
+    memcpy(&storage, info->client_addr,
+           info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                    : sizeof(struct sockaddr_in));
+    return yb_address_from_sockaddr(&storage, &address) == YB_OK &&
+           yb_address_is_loopback(&address);
+}
+
+/* H1. True: it may go on; otherwise *answer_out says why not. */
+static bool
+may_change(const struct yb_http *http, struct MHD_Connection *connection, struct answer *answer_out)
+{
+    const char *given =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    const char *origin =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+    size_t skip = sizeof(BEARER) - 1;
+
+    if (origin != NULL) {
+        *answer_out = say(MHD_HTTP_FORBIDDEN, "DENIED", "a page in a browser may not do this");
+        return false;
+    }
+    if (!http->source->secret) {
+        if (from_loopback(connection)) {
+            return true;
+        }
+        *answer_out = say(MHD_HTTP_FORBIDDEN, "DENIED",
+                          "without a secret only loopback may do this: give --secret-file");
+        return false;
+    }
+    if (given != NULL && strncmp(given, BEARER, skip) == 0 &&
+        http->source->allowed(http->source->context, given + skip, strlen(given + skip))) {
+        return true;
+    }
+    *answer_out =
+        say(MHD_HTTP_UNAUTHORIZED, "DENIED", "this needs the secret: Authorization: Bearer SECRET");
+    return false;
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+static struct answer
+ready(const struct yb_http *http)
+{
+    char reason[YB_HTTP_REASON_BYTES] = "";
+
+    return http->source->ready(http->source->context, reason)
+               ? say(MHD_HTTP_OK, "OK", "ready")
+               : say(MHD_HTTP_SERVICE_UNAVAILABLE, "NOT_READY", reason);
+}
+
+static struct answer
+metrics(const struct yb_http *http)
+{
+    struct answer answer = {.code = MHD_HTTP_OK, .type = PROMETHEUS_TYPE};
+    enum yb_status status =
+        http->source->metrics(http->source->context, &answer.body, &answer.length);
+
+    return status == YB_OK ? answer : status_answer(status, NULL);
+}
+
+static struct answer
+look(const struct yb_http *http, enum yb_status (*ask)(void *context, json_t **out))
+{
+    json_t *value = NULL;
+    enum yb_status status = ask(http->source->context, &value);
+
+    return status_answer(status, value);
+}
+
+static bool
+is_set(struct MHD_Connection *connection, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+static struct answer
+block(const struct yb_http *http, struct MHD_Connection *connection, const char *method,
+      const char *key)
+{
+    const struct yb_http_source *source = http->source;
+    const char *tenant = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "tenant");
+    struct answer answer;
+    json_t *value = NULL;
+    enum yb_status status;
+
+    if (key[0] == '\0' || strlen(key) > KEY_BYTES_MAX) {
+        return say(MHD_HTTP_BAD_REQUEST, "INVALID", "a key has 1 to 1024 bytes");
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) {
+        status = source->block(source->context, tenant, key, &value);
+        return status_answer(status, value);
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_DELETE) != 0) {
+        return say(MHD_HTTP_METHOD_NOT_ALLOWED, "INVALID", "a block takes GET and DELETE");
+    }
+    if (!may_change(http, connection, &answer)) {
+        return answer;
+    }
+    status = source->remove(source->context, tenant, key, is_set(connection, "force"));
+    return say(code_of(status), yb_status_name(status), yb_status_text(status));
+}
+
+static struct answer
+drain(const struct yb_http *http, struct MHD_Connection *connection, const char *method,
+      const char *rest)
+{
+    const struct yb_http_source *source = http->source;
+    size_t length = strlen(rest);
+    size_t end = sizeof(DRAIN_END) - 1;
+    struct answer answer;
+    char name[64];
+    enum yb_status status;
+
+    if (length <= end || length - end >= sizeof(name) ||
+        strcmp(rest + length - end, DRAIN_END) != 0) {
+        return say(MHD_HTTP_NOT_FOUND, "NOT_FOUND", "there is no such path");
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_POST) != 0) {
+        return say(MHD_HTTP_METHOD_NOT_ALLOWED, "INVALID", "draining takes POST");
+    }
+    if (!may_change(http, connection, &answer)) {
+        return answer;
+    }
+    memcpy(name, rest, length - end);
+    name[length - end] = '\0';
+    status = source->drain(source->context, name, !is_set(connection, "undo"),
+                           is_set(connection, "force"));
+    return say(code_of(status), yb_status_name(status), yb_status_text(status));
+}
+
+static struct answer
+route(const struct yb_http *http, struct MHD_Connection *connection, const char *path,
+      const char *method)
+{
+    const struct yb_http_source *source = http->source;
+
+    if (strncmp(path, BLOCKS_PATH, sizeof(BLOCKS_PATH) - 1) == 0) {
+        return block(http, connection, method, path + sizeof(BLOCKS_PATH) - 1);
+    }
+    if (strncmp(path, NODES_PATH, sizeof(NODES_PATH) - 1) == 0) {
+        return drain(http, connection, method, path + sizeof(NODES_PATH) - 1);
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        return say(MHD_HTTP_METHOD_NOT_ALLOWED, "INVALID", "this path takes GET");
+    }
+    if (strcmp(path, "/healthz") == 0) {
+        return json_answer(MHD_HTTP_OK, json_pack("{s:s, s:s}", "status", "OK", "auth",
+                                                  source->secret ? "secret" : "open"));
+    }
+    if (strcmp(path, "/readyz") == 0) {
+        return ready(http);
+    }
+    if (strcmp(path, "/metrics") == 0) {
+        return metrics(http);
+    }
+    if (strcmp(path, "/v1/nodes") == 0) {
+        return look(http, source->nodes);
+    }
+    if (strcmp(path, "/v1/config") == 0) {
+        return look(http, source->config);
+    }
+    return say(MHD_HTTP_NOT_FOUND, "NOT_FOUND", "there is no such path");
+}
+
+/* ---- the library's callback ----------------------------------------------------------------------- */
+
+/* It is called when the header has come, for each piece of a body, and at the end: bodies are
+ * read past. */
+static enum MHD_Result
+on_request(void *owner, struct MHD_Connection *connection, const char *path, const char *method,
+           const char *version, const char *upload, size_t *upload_bytes, void **state)
+{
+    struct yb_http *http = owner;
+    struct MHD_Response *response;
+    struct answer answer;
+    enum MHD_Result result;
+
+    (void)version;
+    (void)upload;
+    YB_ASSERT_OBJ(http, HTTP_MAGIC);
+    if (*state == NULL) {
+        *state = http; /* The header was seen. */
+        return MHD_YES;
+    }
+    if (*upload_bytes > 0) {
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    answer = route(http, connection, path, method);
+    if (answer.body == NULL) {
+        return MHD_NO; /* No memory: the connection ends. */
+    }
+    response = MHD_create_response_from_buffer(answer.length, answer.body, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(answer.body);
+        return MHD_NO;
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.type);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (answer.code == MHD_HTTP_UNAUTHORIZED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    }
+    result = MHD_queue_response(connection, answer.code, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static enum yb_status
+why_not(int error, const struct yb_address *address, char why_out[YB_ADDRESS_WHY_BYTES])
+{
+    char text[YB_ADDRESS_TEXT_BYTES];
+    enum yb_status status = YB_NO_MEMORY;
+
+    yb_address_format(address, text);
+    switch (error) {
+    case EADDRINUSE: status = YB_ADDRESS_IN_USE; break;
+    case EACCES:
+    case EPERM: status = YB_DENIED; break;
+    case EADDRNOTAVAIL: status = YB_INVALID; break;
+    default: break;
+    }
+    (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES,
+                   "http.listen: %s: %s; give another address or port, or \"\" for none", text,
+                   status == YB_NO_MEMORY ? strerror(error) : yb_status_text(status));
+    return status;
+}
+
+/* Bind ourselves: the library would not say why it cannot. */
+static enum yb_status
+bind_port(const struct yb_address *address, int *fd_out, struct yb_address *bound_out,
+          char why_out[YB_ADDRESS_WHY_BYTES])
+{
+    struct sockaddr_storage storage;
+    socklen_t length;
+    int fd;
+    int one = 1;
+    enum yb_status status;
+
+    yb_address_to_sockaddr(address, &storage, &length);
+    fd = socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return why_not(errno, address, why_out);
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+        bind(fd, (const struct sockaddr *)&storage, length) != 0 || listen(fd, BACKLOG) != 0) {
+        status = why_not(errno, address, why_out);
+        (void)close(fd);
+        return status;
+    }
+    length = sizeof(storage);
+    if (getsockname(fd, (struct sockaddr *)&storage, &length) != 0 ||
+        yb_address_from_sockaddr(&storage, bound_out) != YB_OK) {
+        status = why_not(errno, address, why_out);
+        (void)close(fd);
+        return status;
+    }
+    *fd_out = fd;
+    return YB_OK;
+}
+
+enum yb_status
+yb_http_create(const struct yb_http_options *options, struct yb_http **http_out,
+               char why_out[YB_ADDRESS_WHY_BYTES])
+{
+    struct yb_http *http;
+    enum yb_status status;
+    int fd = -1;
+
+    YB_ASSERT(options->source != NULL && options->connections_max > 0);
+    if (!options->source->secret && !options->insecure &&
+        !yb_address_is_loopback(&options->address)) { /* H2 */
+        (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES,
+                       "http.listen: beyond loopback a secret is needed: give --secret-file, or "
+                       "--insecure if everybody who reaches the port may see everything");
+        return YB_DENIED;
+    }
+    http = calloc(1, sizeof(*http));
+    if (http == NULL) {
+        (void)snprintf(why_out, YB_ADDRESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
+        return YB_NO_MEMORY;
+    }
+    http->magic = HTTP_MAGIC;
+    http->source = options->source;
+    status = bind_port(&options->address, &fd, &http->address, why_out);
+    if (status != YB_OK) {
+        free(http);
+        return status;
+    }
+    http->daemon = MHD_start_daemon(
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL,
+        NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_BYTES, MHD_OPTION_END);
+    if (http->daemon == NULL) {
+        status = why_not(ENOMEM, &options->address, why_out);
+        (void)close(fd);
+        free(http);
+        return status;
+    }
+    *http_out = http;
+    return YB_OK;
+}
+
+void
+yb_http_destroy(struct yb_http **http_ref)
+{
+    struct yb_http *http = *http_ref;
+
+    YB_ASSERT_OBJ(http, HTTP_MAGIC);
+    *http_ref = NULL;
+    MHD_stop_daemon(http->daemon); /* Closes the socket, joins the threads. */
+    http->magic = 0;
+    free(http);
+}
+
+struct yb_address
+yb_http_address(const struct yb_http *http)
+{
+    return http->address;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http.h -- the admin port: health, metrics, and a look at the store, over HTTP/1.1.
+ *
+ *     GET    /healthz              200: the process lives
+ *     GET    /readyz               200: it serves; 503 with the reason why not
+ *     GET    /metrics              the Prometheus text format
+ *     GET    /v1/nodes             who holds blocks
+ *     GET    /v1/blocks/KEY        one block (?tenant=NAME)
+ *     GET    /v1/config            every parameter, and where its value comes from
+ *     DELETE /v1/blocks/KEY        remove it (?tenant=NAME&force=1)
+ *     POST   /v1/nodes/NAME/drain  move its blocks away (?undo=1&force=1)
+ *
+ * What is shown comes from the source's callbacks; this module knows paths, codes and who may.
+ *
+ * Invariants
+ *   H1  What changes something needs the secret, as bearer token, compared in constant time. Where
+ *       there is no secret only loopback may, and no page in a browser (which sends Origin).
+ *   H2  Beyond loopback nothing listens without a secret, unless `insecure` was asked for.
+ *   H3  At most `connections_max` connections, each idle for a few seconds at most.
+ *
+ * Threads   One that accepts, and one for each connection; callbacks run on the latter, several at a
+ *           time, and may wait as long as they have a deadline. create and destroy: one thread.
+ * Memory    The source is borrowed for the port's life. What callbacks return is consumed.
+ */
+#ifndef YB_OBSERVE_HTTP_H
+#define YB_OBSERVE_HTTP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/address.h"
+#include "yuebing/status.h"
+
+struct yb_http;
+
+#define YB_HTTP_REASON_BYTES 256u
+
+/* Every callback gets `context`. Those that return a status set *out only on OK, and may fail with
+ * anything; the answer's code follows from it. */
+struct yb_http_source {
+    void *context;
+    bool secret; /* Whether there is one. */
+    bool (*allowed)(void *context, const char *token, size_t length);
+    bool (*ready)(void *context, char reason_out[YB_HTTP_REASON_BYTES]);
+    enum yb_status (*metrics)(void *context, char **text_out, size_t *length_out);
+    enum yb_status (*nodes)(void *context, json_t **out);
+    enum yb_status (*config)(void *context, json_t **out);
+    enum yb_status (*block)(void *context, const char *tenant, const char *key, json_t **out);
+    enum yb_status (*remove)(void *context, const char *tenant, const char *key, bool force);
+    enum yb_status (*drain)(void *context, const char *node, bool draining, bool force);
+};
+
+struct yb_http_options {
+    struct yb_address address; /* Port 0: any free one. */
+    bool insecure;
+    uint32_t connections_max;
+    const struct yb_http_source *source;
+};
+
+/* Listen. Otherwise why_out says what to do. Fails with DENIED (H2; a privileged port),
+ * ADDRESS_IN_USE, INVALID (the machine has no such address) or NO_MEMORY. */
+YB_CHECKED enum yb_status yb_http_create(const struct yb_http_options *options,
+                                         struct yb_http **http_out,
+                                         char why_out[YB_ADDRESS_WHY_BYTES]);
+
+/* Close the port, wait for the callbacks that run, and set *http to NULL. */
+void yb_http_destroy(struct yb_http **http);
+
+/* Return the bound address. */
+struct yb_address yb_http_address(const struct yb_http *http);
+
+#endif /* YB_OBSERVE_HTTP_H */

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The admin port of real processes: health that is honest, metrics, looking around, and who may."""
+import http.client
+import json
+import os
+import signal
+import subprocess
+import time
+
+from yuebing import (DEADLINE_S, PROGRAM, Serve, case, environment, expect, folder, main,
+                     new_secret, run, split, until)
+
+MEMORY = "8m"
+
+
+def serve(*words, command="serve", **more):
+    return Serve("--http", "127.0.0.1:0", "--memory", MEMORY, *words, command=command, **more)
+
+
+def ask(server, method, path, **headers):
+    host, port = split(server.ready["http"])
+    connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    if answer.getheader("Content-Type") == "application/json" and method != "HEAD":
+        return answer.status, json.loads(body)
+    return answer.status, body.decode()
+
+
+def put(server, key, data=b"x", *words):
+    done = subprocess.run([PROGRAM, "put", key, "--directory", server.ready["directory"], *words],
+                          input=data, capture_output=True, env=environment(), check=False)
+    expect(done.returncode == 0, done.stderr.decode())
+
+
+@case("health, metrics, nodes, blocks and the configuration are there")
+def _():
+    with serve() as server:
+        code, found = ask(server, "GET", "/healthz")
+        expect(code == 200 and found["auth"] == "open", str(found))
+        until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
+        put(server, "a/b c", b"x" * 5000)
+        code, text = ask(server, "GET", "/metrics")
+        expect(code == 200 and "yuebing_directory_granted_total 1" in text, text[-500:])
+        code, found = ask(server, "GET", "/v1/nodes")
+        expect(code == 200 and found["nodes"][0]["state"] == "serving", str(found))
+        code, found = ask(server, "GET", "/v1/blocks/a/b%20c")
+        expect(code == 200 and found["presence"] == "present" and found["replicas"] == 1,
+               str(found))
+        code, found = ask(server, "GET", "/v1/blocks/none")
+        expect(code == 200 and found["fate"] == "never_put", str(found))
+        code, found = ask(server, "GET", "/v1/blocks/a/b%20c?tenant=other")
+        expect(found["presence"] == "absent", "another tenant's")
+        code, found = ask(server, "GET", "/v1/config")
+        rows = {(r["section"], r["name"]): r for r in found["parameters"]}
+        expect(rows["node", "memory"]["value"] == MEMORY, str(rows["node", "memory"]))
+        for path in ("/", "/v1", "/v1/nodes/", "/v1/blocks/", "/healthz/x", "/../etc/passwd"):
+            code, _ = ask(server, "GET", path)
+            expect(code in (400, 404), f"{path}: {code}")
+        expect(ask(server, "POST", "/healthz")[0] == 405, "a wrong method")
+        expect(ask(server, "HEAD", "/healthz")[0] == 200, "only the head")
+
+
+@case("what changes something needs the secret, and the right one")
+def _():
+    with folder() as path:
+        secret = new_secret(path + "/secret")
+        with open(secret, encoding="ascii") as lines:
+            token = next(line for line in lines if line.startswith("secret ")).split()[1]
+        with serve("--secret-file", secret) as server:
+            put(server, "k", b"x", "--secret-file", secret)
+            expect(ask(server, "GET", "/healthz")[1]["auth"] == "secret", "told")
+            name = server.ready["nodes"][0]["name"]
+            for method, where in (("DELETE", "/v1/blocks/k"), ("POST", f"/v1/nodes/{name}/drain")):
+                for given in (None, "", "Bearer ", "Bearer " + token[:-1], f"Bearer {token}x",
+                              "Bearer " + "0" * 64, f"Basic {token}"):
+                    headers = {} if given is None else {"Authorization": given}
+                    code, found = ask(server, method, where, **headers)
+                    expect(code == 401, f"{where} {given}: {code} {found}")
+                code, _ = ask(server, method, where, Authorization=f"Bearer {token}",
+                              Origin="http://evil.example")
+                expect(code == 403, f"a page: {code}")
+            expect(ask(server, "GET", "/v1/blocks/k")[1]["presence"] == "present", "still there")
+            bearer = {"Authorization": f"Bearer {token}"}
+            expect(ask(server, "DELETE", "/v1/blocks/k", **bearer)[0] == 200, "the secret")
+            expect(ask(server, "DELETE", "/v1/blocks/k", **bearer)[0] == 404, "once")
+            expect(ask(server, "GET", "/v1/blocks/k")[1]["fate"] == "removed", "it is gone")
+            run("secret", "derive", "--role", "admin", "--secret-file", secret, "--out",
+                path + "/admin")
+            with open(path + "/admin", encoding="ascii") as lines:
+                derived = next(line for line in lines if line.startswith("key ")).split()[4]
+            bearer = {"Authorization": f"Bearer {derived}"}
+            code, found = ask(server, "POST", f"/v1/nodes/{name}/drain", **bearer)
+            expect(code == 200, str(found))
+            until(lambda: ask(server, "GET", "/v1/nodes")[1]["nodes"][0]["state"] == "draining",
+                  "it drains")
+            expect(ask(server, "POST", "/v1/nodes/none/drain", **bearer)[0] == 404, "no such node")
+
+
+@case("without a secret loopback may, and nobody listens beyond it")
+def _():
+    with serve() as server:
+        put(server, "k")
+        code, _ = ask(server, "DELETE", "/v1/blocks/k", Origin="http://evil.example")
+        expect(code == 403, "a page in a browser")
+        expect(ask(server, "DELETE", "/v1/blocks/k")[0] == 200, "loopback")
+        done = run("serve", "--listen", "127.0.0.1:0", "--memory", MEMORY, "--http", "0.0.0.0:0")
+        expect(done.code == 2 and "secret" in done.err, f"{done.code} {done.err}")
+
+
+@case("a port that is taken is a clear error, and nothing is left running")
+def _():
+    with serve() as server:
+        done = run("serve", "--listen", "127.0.0.1:0", "--memory", MEMORY, "--http",
+                   server.ready["http"])
+        expect(done.code == 1 and server.ready["http"] in done.err and "http.listen" in done.err,
+               f"{done.code} {done.err}")
+
+
+@case("readyz says why not: no directory, lease out, a directory that rebuilds")
+def _():
+    with folder() as path:
+        words = ("--cluster-file", path + "/cluster", "--directory-lease-ms", "1000")
+        directory = Serve("--http", "127.0.0.1:0", *words).begin()
+        address = directory.address
+        with serve("--directory", address, command="node") as node:
+            until(lambda: ask(node, "GET", "/readyz")[0] == 200, "ready")
+            directory.kill()
+
+            def not_ready(words):
+                code, found = ask(node, "GET", "/readyz")
+                return code == 503 and any(w in found["text"] for w in words)
+
+            until(lambda: not_ready(["lease", "registered"]), "it notices")
+            expect(ask(node, "GET", "/healthz")[0] == 200, "it lives all the same")
+            begun = time.monotonic()
+            code, _ = ask(node, "GET", "/v1/nodes")
+            expect(code in (503, 504) and time.monotonic() - begun < DEADLINE_S, f"{code}")
+            node.process.send_signal(signal.SIGSTOP)  # It cannot tell what it holds.
+            with Serve("--http", "127.0.0.1:0", *words, listen=address) as again:
+                code, found = ask(again, "GET", "/readyz")
+                expect(code == 503 and "rebuilding" in found["text"], f"{code} {found}")
+                node.process.send_signal(signal.SIGCONT)
+                until(lambda: ask(again, "GET", "/readyz")[0] == 200, "rebuilt")
+                until(lambda: ask(node, "GET", "/readyz")[0] == 200, "registered again")
+
+
+@case("many who ask at once are all answered, and do not hold up the store")
+def _():
+    with serve() as server:
+        until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
+        host, port = split(server.ready["http"])
+        mute = [http.client.HTTPConnection(host, port, timeout=DEADLINE_S) for _ in range(20)]
+        for connection in mute:
+            connection.connect()
+            connection.sock.sendall(b"GET /metr")
+        for _ in range(20):
+            expect(ask(server, "GET", "/v1/nodes")[0] == 200, "answered")
+        put(server, "k", os.urandom(100_000))
+        for connection in mute:
+            connection.close()
+
+
+main()
