@@ -3,12 +3,13 @@
 
 #include "base/check.h"
 
-/* How close a node is to those that are chosen already: the smaller the better. */
+/* How close a node is to those that are chosen already, and the first one to anywhere but here: the
+ * smaller the better. */
 static uint32_t
 closeness(const struct yb_choice *choices, const struct yb_choice *one, const uint32_t *chosen,
           uint32_t chosen_count)
 {
-    uint32_t worst = 0;
+    uint32_t worst = chosen_count == 0 && !one->local ? 1 : 0;
 
     for (uint32_t i = 0; i < chosen_count; i++) {
         const struct yb_choice *other = &choices[chosen[i]];
@@ -71,8 +72,7 @@ nth(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint3
     return found;
 }
 
-/* Return the row of a preferred or a local node, UINT32_MAX: none. Equals: the one with more
- * room. */
+/* Return the row of a preferred node, the one with the most room; UINT32_MAX: none. */
 static uint32_t
 favourite(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
           uint32_t chosen_count)
@@ -80,15 +80,8 @@ favourite(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const
     uint32_t best = UINT32_MAX;
 
     for (uint32_t row = 0; row < count; row++) {
-        const struct yb_choice *one = &choices[row];
-
-        if (!possible(choices, row, bytes, chosen, chosen_count) ||
-            (!one->preferred && (!one->local || chosen_count > 0))) {
-            continue;
-        }
-        if (best == UINT32_MAX || (one->preferred && !choices[best].preferred) ||
-            (one->preferred == choices[best].preferred &&
-             one->free_bytes > choices[best].free_bytes)) {
+        if (choices[row].preferred && possible(choices, row, bytes, chosen, chosen_count) &&
+            (best == UINT32_MAX || choices[row].free_bytes > choices[best].free_bytes)) {
             best = row;
         }
     }

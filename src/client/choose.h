@@ -3,10 +3,10 @@
  * choose.h -- where a put goes, and which replica a get asks first. Pure.
  *
  * A put wants as many different places as it wants replicas. The first is, in this order: a
- * preferred node that may take it, this host, or the better of two nodes drawn at random by free
- * space ("the power of two choices": Mitzenmacher, IEEE TPDS 2001), which spreads load without
- * herding to a newcomer. Every further one avoids, as far as there is a choice, the zone, the rack,
- * the host of those before.
+ * preferred node that may take it, one of this host, or any. Of several that are equally good it is
+ * the better of two drawn at random, by the free share of their memory ("the power of two choices":
+ * Mitzenmacher, IEEE TPDS 2001), which spreads load without herding to a newcomer. Every further
+ * one avoids, as far as there is a choice, the zone, the rack, the host of those before.
  *
  * A get asks a replica on this host, or else the one with the fewest bytes under way from here; one
  * that failed lately is asked last.

@@ -637,13 +637,16 @@ work_join(struct yb_core_work *work)
 
         item->hash = yb_hash_key(core->seed, tenant, key);
         switch (batch->kind) {
-        case YB_CLIENT_PUT: yb_core_push(work, &work->intent, i, YB_CORE_WANT_INTENT); break;
+        case YB_CLIENT_PUT: break; /* By yb_core_put_begin(). */
         case YB_CLIENT_GET:
         case YB_CLIENT_PIN: yb_core_get_begin(work, i); break;
         case YB_CLIENT_EXIST: yb_core_push(work, &work->lookup, i, YB_CORE_WANT_LOOKUP); break;
         /* REMOVE and RELEASE */
         default: yb_core_push(work, &work->ready, i, YB_CORE_READY); break;
         }
+    }
+    if (batch->kind == YB_CLIENT_PUT) {
+        yb_core_put_begin(work);
     }
 }
 
@@ -771,6 +774,9 @@ work_finish(struct yb_core_work *work)
     work->next = core->free_works;
     core->free_works = work;
     core->work_count--;
+    if (batch->kind == YB_CLIENT_PUT) {
+        yb_core_put_twins(work);
+    }
     batch->work = NULL;
     batch->done(batch);
 }
@@ -820,8 +826,9 @@ yb_client_core_fits(const struct yb_client_batch *batch)
         const struct yb_client_item *item = &batch->items[i];
         uint64_t bytes = 0;
 
-        if (item->key_bytes == 0 || item->key_bytes > YB_CLIENT_KEY_BYTES_MAX ||
-            item->iov_count > YB_CORE_PIECES_MAX) {
+        if (item->key == NULL || item->key_bytes == 0 ||
+            item->key_bytes > YB_CLIENT_KEY_BYTES_MAX || item->iov_count > YB_CORE_PIECES_MAX ||
+            (item->iov == NULL && item->iov_count > 0)) {
             return false;
         }
         for (uint32_t k = 0; k < item->iov_count; k++) {
@@ -958,6 +965,7 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
         (status = yb_pool_create("client messages", sizeof(struct yb_core_io), ios, &core->ios)) !=
             YB_OK ||
         (status = yb_core_near_create(core, ios)) != YB_OK ||
+        (status = yb_core_withdrawals_create(core)) != YB_OK ||
         (status = yb_peer_create(net, &options->directory, (struct yb_id){{0}},
                                  &core->directory)) != YB_OK) {
         core->stopping = true;
@@ -995,7 +1003,8 @@ bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
-           core->looks == 0 && core->jobs == 0 && core->watches == 0 && yb_core_near_idle(core);
+           core->looks == 0 && core->jobs == 0 && core->watches == 0 && yb_core_near_idle(core) &&
+           yb_core_withdrawals_idle(core);
 }
 
 void
@@ -1018,6 +1027,7 @@ yb_client_core_destroy(struct yb_client_core **core_in)
     yb_core_watches_fini(core);
     yb_core_loans_fini(core);
     yb_core_near_fini(core);
+    yb_core_withdrawals_fini(core);
     yb_pool_destroy(&core->ios);
     yb_hints_destroy(&core->hints);
     free(core->ask_reply);

@@ -102,7 +102,9 @@ take_answer(struct yb_core_work *work, uint32_t index, const struct yb_wire_look
     } else {
         work->core->counters.gets++;
         yb_core_end(work, index,
-                    answer->presence == YB_WIRE_PRESENCE_REBUILDING ? YB_REBUILDING : YB_NOT_FOUND);
+                    work->items[index].last == YB_CORRUPT ? YB_CORRUPT /* And its node let it go. */
+                    : answer->presence == YB_WIRE_PRESENCE_REBUILDING ? YB_REBUILDING
+                                                                      : YB_NOT_FOUND);
     }
 }
 

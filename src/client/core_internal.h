@@ -68,6 +68,8 @@ struct yb_core_item {
     uint64_t grant;                 /* That is expected; 0: any. */
     uint64_t room;                  /* Bytes of its pieces. */
     uint32_t next;                  /* In its list. */
+    uint32_t head;                  /* Of a put: 1 + an item whose hash leads to here; 0: none. */
+    uint32_t twin;                  /* Of a put: 1 + the item that goes for it; 0: none. */
     uint16_t slots[4];              /* Where it is, by hint or lookup. */
     uint16_t placed[YB_CHOOSE_MAX]; /* Slots that a put was sent to, or that refused it. */
     uint8_t placed_count;
@@ -81,6 +83,7 @@ struct yb_core_item {
     bool hinted;
     bool versioned;
     bool doubted;   /* Some attempt of a put may have been applied. */
+    bool announced; /* The directory tells others that this put is under way. */
     bool frames;    /* The engine's way has failed it. */
     uint8_t device; /* enum yb_core_device: whether it is asked of is found out once. */
     int32_t last;   /* Why the last attempt failed. */
@@ -241,11 +244,12 @@ struct yb_client_core {
     uint8_t *ask_reply;
     struct yb_call report;
     bool reporting;
+    struct yb_core_withdrawals *withdrawals; /* core_put.c */
     uint8_t report_body[8 + 256 * 16];
     uint32_t looks;       /* Under way: core_look.c. */
     uint32_t watches;     /* Under way: core_watch.c. */
     uint32_t watch_count; /* Allocated. */
-    uint32_t jobs; /* Under way: stripe.c. */
+    uint32_t jobs;        /* Under way: stripe.c. */
     struct yb_core_watch *free_watches;
     struct yb_core_near *near;   /* NULL: no engine. */
     struct yb_core_loans *loans; /* core_borrow.c */
@@ -382,6 +386,13 @@ void yb_core_watches_fini(struct yb_client_core *core);
 void yb_core_lookup_pump(struct yb_core_work *work);
 void yb_core_get_begin(struct yb_core_work *work, uint32_t index);
 void yb_core_get_pump(struct yb_core_work *work);
+void yb_core_put_begin(struct yb_core_work *work);
+void yb_core_put_twins(struct yb_core_work *work);
+
+/* Tell the directory of puts that were announced and given up, so that nobody waits for them. */
+YB_CHECKED enum yb_status yb_core_withdrawals_create(struct yb_client_core *core);
+bool yb_core_withdrawals_idle(const struct yb_client_core *core);
+void yb_core_withdrawals_fini(struct yb_client_core *core);
 void yb_core_intent_pump(struct yb_core_work *work);
 void yb_core_put_pump(struct yb_core_work *work);
 void yb_core_remove_pump(struct yb_core_work *work);

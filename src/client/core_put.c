@@ -7,12 +7,78 @@
  * anybody else: the net has asked the same process again, under the same operation, until its
  * deadline (RULES B5), and what then is not known is IN_DOUBT.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "client/core_internal.h"
 
+#define WITHDRAW_NS (200 * YB_NS_PER_MS)
 #define EXPECTED_US 10000u /* What others are told before anything was measured. */
+
+/* ---- keys that are named twice ---------------------------------------------------------------- */
+
+/* Return 1 + the item that was noted under the same key; 0: none, and this one is noted now. */
+static uint32_t
+note_key(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_core_item *item = &work->items[index];
+    uint64_t hash;
+    uint32_t *head;
+
+    memcpy(&hash, item->hash.bytes, sizeof(hash));
+    head = &work->items[hash % work->batch->count].head;
+    for (uint32_t at = *head; at != 0; at = work->items[at - 1].next) {
+        if (yb_id_equal(work->items[at - 1].hash, item->hash)) {
+            return at;
+        }
+    }
+    item->next = *head;
+    *head = index + 1;
+    return 0;
+}
+
+/* Replicas of a write id are equal (RULES A7), so one item of a batch goes for all of its key: the
+ * first, or with replace the last, which would have replaced the others. */
+void
+yb_core_put_begin(struct yb_core_work *work)
+{
+    uint32_t count = work->batch->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = work->batch->put.replace ? count - 1 - i : i;
+
+        work->items[index].twin = note_key(work, index);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (work->items[i].twin == 0) {
+            yb_core_push(work, &work->intent, i, YB_CORE_WANT_INTENT);
+        } else {
+            work->items[i].phase = YB_CORE_ENDED; /* Its outcome: yb_core_put_twins(). */
+            work->left--;
+        }
+    }
+}
+
+/* Tell those that had a twin what became of it. */
+void
+yb_core_put_twins(struct yb_core_work *work)
+{
+    struct yb_client_batch *batch = work->batch;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct yb_client_item *other;
+        struct yb_client_item *item = &batch->items[i];
+
+        if (work->items[i].twin == 0) {
+            continue;
+        }
+        other = &batch->items[work->items[i].twin - 1];
+        item->grant = other->grant;
+        item->replicas = batch->put.replace ? other->replicas : 0;
+        item->status = other->status == YB_OK && !batch->put.replace ? YB_EXISTS : other->status;
+    }
+}
 
 /* ---- intents -------------------------------------------------------------------------------- */
 
@@ -37,7 +103,9 @@ take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_inte
     }
     switch (status) {
     case YB_OK:
+        item->announced = true;
         item->placed_count = 0;
+        item->last = YB_OK; /* It was in progress, or had to wait; that is over. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
         break;
     case YB_EXISTS:
@@ -111,6 +179,99 @@ yb_core_intent_pump(struct yb_core_work *work)
     }
 }
 
+/* ---- what was announced and given up ---------------------------------------------------------- */
+
+#define WITHDRAWN_MAX 1024u /* What does not fit expires. */
+
+struct yb_core_withdrawals {
+    struct yb_call call;
+    bool busy; /* The call is under way. */
+    uint32_t count;
+    uint8_t waiting[WITHDRAWN_MAX * YB_WIRE_INTENT_BYTES];
+    uint8_t body[YB_WIRE_INTENTS_BYTES + WITHDRAWN_MAX * YB_WIRE_INTENT_BYTES];
+    uint8_t reply[YB_WIRE_INTENT_ANSWERS_BYTES + WITHDRAWN_MAX * YB_WIRE_INTENT_ANSWER_BYTES];
+};
+
+enum yb_status
+yb_core_withdrawals_create(struct yb_client_core *core)
+{
+    core->withdrawals = calloc(1, sizeof(*core->withdrawals));
+    return core->withdrawals == NULL ? YB_NO_MEMORY : YB_OK;
+}
+
+bool
+yb_core_withdrawals_idle(const struct yb_client_core *core)
+{
+    return core->withdrawals == NULL || !core->withdrawals->busy;
+}
+
+void
+yb_core_withdrawals_fini(struct yb_client_core *core)
+{
+    free(core->withdrawals);
+    core->withdrawals = NULL;
+}
+
+static void withdraw_all(struct yb_client_core *core);
+
+static void
+on_withdrawn(struct yb_call *call)
+{
+    struct yb_client_core *core = call->owner;
+
+    core->withdrawals->busy = false; /* Lost or not: what is left expires. */
+    withdraw_all(core);
+}
+
+/* Send what waits, if nothing is on its way. */
+static void
+withdraw_all(struct yb_client_core *core)
+{
+    struct yb_core_withdrawals *all = core->withdrawals;
+    size_t bytes = (size_t)all->count * YB_WIRE_INTENT_BYTES;
+
+    if (all->busy || all->count == 0 || core->stopping) {
+        return;
+    }
+    memset(all->body, 0, YB_WIRE_INTENTS_BYTES);
+    yb_wire_put_u8(all->body + YB_WIRE_INTENTS_AT_MODE, YB_WIRE_MODE_IF_ABSENT);
+    yb_wire_put_u8(all->body + YB_WIRE_INTENTS_AT_WITHDRAW, 1);
+    yb_wire_put_u32(all->body + YB_WIRE_INTENTS_AT_ITEMS, all->count);
+    memcpy(all->body + YB_WIRE_INTENTS_BYTES, all->waiting, bytes);
+    all->call = (struct yb_call){
+        .type = YB_WIRE_DIRECTORY_TYPE_INTENT,
+        .class = YB_CLASS_FIRST_TOKEN,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = yb_core_now(core) + WITHDRAW_NS,
+        .body = all->body,
+        .body_bytes = (uint32_t)(YB_WIRE_INTENTS_BYTES + bytes),
+        .reply_body = all->reply,
+        .reply_body_room = sizeof(all->reply),
+        .done = on_withdrawn,
+        .owner = core,
+    };
+    all->count = 0;
+    all->busy = yb_peer_call(core->directory, &all->call) == YB_OK;
+}
+
+/* An item of a put ends without a grant: whoever waits for it need not. */
+static void
+give_up(struct yb_core_work *work, uint32_t index, enum yb_status status)
+{
+    struct yb_client_core *core = work->core;
+    struct yb_core_withdrawals *all = core->withdrawals;
+    struct yb_core_item *item = &work->items[index];
+
+    if (item->announced && !core->stopping && all->count < WITHDRAWN_MAX) {
+        struct yb_wire_intent wire = {.hash = item->hash, .write = work->write};
+
+        yb_wire_intent_store(&wire, all->waiting + (size_t)all->count * YB_WIRE_INTENT_BYTES);
+        all->count++;
+        withdraw_all(core);
+    }
+    yb_core_end(work, index, status);
+}
+
 /* ---- outcomes ------------------------------------------------------------------------------- */
 
 /* All messages of an item have ended. */
@@ -132,9 +293,9 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
                last == YB_QUOTA || last == YB_UNSUPPORTED ||
                (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
-        yb_core_end(work, index, last);
+        give_up(work, index, last);
     } else if (work->over) {
-        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : last);
+        give_up(work, index, work->cancelled ? YB_CANCELLED : last);
     } else if (last == YB_UNREACHABLE && item->frames) {
         item->placed_count = 0; /* The same places may take it another way. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
@@ -324,6 +485,9 @@ choose_rows(struct yb_core_work *work, uint32_t index, uint32_t rows_out[YB_CHOO
     count = yb_choose_places(core->choices, core->member_count, item->room, NULL, 0, wanted, random,
                              rows_out);
     for (uint32_t i = 0; i < count; i++) {
+        struct yb_choice *choice = &core->choices[rows_out[i]];
+
+        choice->free_bytes -= item->room < choice->free_bytes ? item->room : choice->free_bytes;
         if (item->placed_count < YB_CHOOSE_MAX) {
             item->placed[item->placed_count++] = core->members[rows_out[i]].wire.slot;
         }
@@ -387,6 +551,17 @@ place_item(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint
     }
 }
 
+static bool
+no_node_is_that_large(const struct yb_client_core *core, uint64_t bytes)
+{
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        if (core->choices[row].capacity >= bytes) {
+            return false;
+        }
+    }
+    return core->member_count > 0;
+}
+
 void
 yb_core_put_pump(struct yb_core_work *work)
 {
@@ -405,12 +580,15 @@ yb_core_put_pump(struct yb_core_work *work)
             continue;
         }
         if (count == 0) { /* Nobody takes it: none is there, or all have refused. */
-            item->last = item->last != YB_OK ? item->last : YB_NO_SPACE;
+            if (item->last == YB_OK || item->last == YB_NO_SPACE) {
+                item->last = no_node_is_that_large(core, item->room) ? YB_TOO_LARGE : YB_NO_SPACE;
+            }
             item->attempts++;
             item->placed_count = 0;
             item->phase = YB_CORE_SENT;
-            if (item->attempts >= YB_CORE_ATTEMPTS_MAX || item->last == YB_NO_SPACE) {
-                yb_core_end(work, index, (enum yb_status)item->last);
+            if (item->attempts >= YB_CORE_ATTEMPTS_MAX || item->last == YB_NO_SPACE ||
+                item->last == YB_TOO_LARGE) {
+                give_up(work, index, (enum yb_status)item->last);
             } else {
                 yb_core_rest(work, index);
             }

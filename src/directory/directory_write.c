@@ -49,6 +49,12 @@ answer_intent(struct yb_directory *directory, const struct yb_wire_intents *body
     yb_wire_intent_at(&body->items, index, &intent);
     name.hash = intent.hash;
     name.write = intent.write;
+    if (body->withdraw != 0) {
+        yb_writes_forget(directory->writes, &name);
+        yb_wire_intent_answer_store(&answer,
+                                    directory->list + (size_t)index * YB_WIRE_INTENT_ANSWER_BYTES);
+        return;
+    }
     (void)yb_writes_find(directory->writes, &name, yb_directory_now(directory), &own);
     if (own.grant != 0) {
         answer.status = (int32_t)YB_OK; /* Its own put, once more: it gets the same grant. */

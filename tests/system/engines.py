@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfer engines as processes of their own, told what to do line by line, and a relay.
+"""Transfer engines as processes of their own, told what to do line by line.
 
     with Engine() as target, Engine() as source:
         region = target.memory("x", 1 << 20).register("x")
@@ -19,9 +19,9 @@ import socket
 import struct
 import subprocess
 import termios
-import threading
 
-from yuebing import DEADLINE_S, SLOWER, Failed, environment, expect, split
+from relay import Relay  # noqa: F401: the tests of transfers find it here.
+from yuebing import DEADLINE_S, SLOWER, Failed, environment, expect
 
 DRIVER = os.environ["YUEBING_TRANSFER_DRIVER"]
 PATHS = os.environ.get("YUEBING_TRANSFER_PATHS", "1")  # Of transfer.h; 1 is TCP.
@@ -245,78 +245,3 @@ class Engine:
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.pid}/task"))
-
-
-class Relay:
-    """Between a peer and an address: passes on, holds, cuts."""
-
-    def __init__(self, target):
-        self.target = split(target)
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.lock = threading.Lock()
-        self.links = []
-        self.flowing = threading.Event()
-        self.flowing.set()
-        self.ended = False
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.ended = True
-        self.flowing.set()
-        self.listener.close()
-        self.cut()
-
-    def _accept(self):
-        while not self.ended:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                far = socket.create_connection(self.target, DEADLINE_S)
-            except OSError:
-                near.close()
-                continue
-            for end in (near, far):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                end.settimeout(None)
-            with self.lock:
-                self.links.append((near, far))
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
-
-    def _pass(self, source, sink):
-        try:
-            while data := source.recv(1 << 16):
-                self.flowing.wait()
-                sink.sendall(data)
-        except OSError:
-            pass
-        for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def hold(self):
-        self.flowing.clear()
-
-    def release(self):
-        self.flowing.set()
-
-    def cut(self):
-        """Reset everything that is there."""
-        with self.lock:
-            links, self.links = self.links, []
-        for link in links:
-            for end in link:
-                try:
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-                end.close()

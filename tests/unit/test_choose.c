@@ -123,6 +123,33 @@ test_choose__places_are_different_able_and_as_far_apart_as_can_be(void **state)
 }
 
 static void
+test_choose__nodes_of_this_host_share_what_is_put_from_here(void **state)
+{
+    const struct yb_choice rows[] = {
+        {.slot = 1, .writable = true, .local = true, .capacity = 100, .free_bytes = 6},
+        {.slot = 2, .writable = true, .local = true, .capacity = 100, .free_bytes = 5},
+        {.slot = 3, .writable = true, .local = true, .capacity = 100, .free_bytes = 5},
+        {.slot = 4, .writable = true, .local = true, .capacity = 100, .free_bytes = 100},
+        {.slot = 5, .writable = true, .capacity = 100, .free_bytes = 100},
+    };
+    uint64_t random = unit_seed("choose_local");
+    uint32_t taken[5] = {0};
+
+    (void)state;
+    for (uint32_t round = 0; round < 10000; round++) {
+        const uint64_t numbers[] = {unit_random(&random), unit_random(&random)};
+        uint32_t places[YB_CHOOSE_MAX];
+
+        assert_int_equal(yb_choose_places(rows, 5, 1, NULL, 0, 1, numbers, places), 1);
+        taken[places[0]]++;
+    }
+    assert_int_equal(taken[4], 0);
+    assert_true(taken[3] < 5000); /* A newcomer gets less than twice its fair share. */
+    assert_true(taken[3] > 3000);
+    assert_true(taken[0] > 0 && taken[1] > 0);
+}
+
+static void
 test_choose__avoids_what_was_chosen_before(void **state)
 {
     const struct yb_choice rows[] = {
@@ -207,6 +234,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choose__places_are_different_able_and_as_far_apart_as_can_be),
+        cmocka_unit_test(test_choose__nodes_of_this_host_share_what_is_put_from_here),
         cmocka_unit_test(test_choose__avoids_what_was_chosen_before),
         cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
         cmocka_unit_test(test_choose__reads_where_it_is_near_and_quiet_and_fails_last),

@@ -213,7 +213,7 @@ static enum yb_status
 build_intents_one(struct golden_buffer *out)
 {
     static const struct yb_wire_intent items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .write = UINT64_C(0x1122334455667788)}};
-    struct yb_wire_intents value = {.mode = 1, .expected_us = 1500, .items = {1, NULL, items}};
+    struct yb_wire_intents value = {.mode = 1, .expected_us = 1500, .items = {1, NULL, items}, .withdraw = 1};
 
     return yb_wire_intents_encode(&value, out->bytes, out->room, &out->length);
 }

@@ -26,7 +26,7 @@ _Static_assert(88 + 8 == YB_WIRE_HEARTBEAT_BYTES, "no gap in heartbeat");
 _Static_assert(28 + 4 == YB_WIRE_HEARTBEAT_ANSWER_BYTES, "no gap in heartbeat_answer");
 _Static_assert(44 + 4 == YB_WIRE_PUBLICATION_BYTES, "no gap in publication");
 _Static_assert(20 + 4 == YB_WIRE_GRANTS_BYTES, "no gap in grants");
-_Static_assert(12 + 4 == YB_WIRE_INTENTS_BYTES, "no gap in intents");
+_Static_assert(13 + 3 == YB_WIRE_INTENTS_BYTES, "no gap in intents");
 _Static_assert(20 + 4 == YB_WIRE_INTENT_ANSWERS_BYTES, "no gap in intent_answers");
 _Static_assert(12 + 4 == YB_WIRE_LOOKUP_BYTES, "no gap in lookup");
 _Static_assert(20 + 4 == YB_WIRE_LOOKUP_ANSWERS_BYTES, "no gap in lookup_answers");
@@ -1724,8 +1724,8 @@ intents_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
     if (!yb_wire_zero(bytes + 1, 3)) {
         return yb_wire_bad(error, "intents", "reserved", "reserved bytes must be zero", (uint64_t)bytes[1]);
     }
-    if (!yb_wire_zero(bytes + 12, 4)) {
-        return yb_wire_bad(error, "intents", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[12]);
+    if (!yb_wire_zero(bytes + 13, 3)) {
+        return yb_wire_bad(error, "intents", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[13]);
     }
     return true;
 }
@@ -1739,6 +1739,9 @@ intents_check(const struct yb_wire_intents *value, struct yb_wire_error *error)
     if (value->items.count > 4096) {
         return yb_wire_bad(error, "intents", "items", "longer than its maximum", (uint64_t)value->items.count);
     }
+    if (value->withdraw > 1) {
+        return yb_wire_bad(error, "intents", "withdraw", "above its maximum", (uint64_t)value->withdraw);
+    }
     return true;
 }
 
@@ -1748,6 +1751,7 @@ yb_wire_intents_load(const uint8_t *bytes, struct yb_wire_intents *out)
     out->mode = yb_wire_get_u8(bytes + 0);
     out->expected_us = yb_wire_get_u32(bytes + 4);
     out->items = (struct yb_wire_intent_list){yb_wire_get_u32(bytes + 8), NULL, NULL};
+    out->withdraw = yb_wire_get_u8(bytes + 12);
 }
 
 static inline void
@@ -1757,7 +1761,8 @@ yb_wire_intents_store(const struct yb_wire_intents *value, uint8_t *bytes)
     memset(bytes + 1, 0, 3);
     yb_wire_put_u32(bytes + 4, value->expected_us);
     yb_wire_put_u32(bytes + 8, value->items.count);
-    memset(bytes + 12, 0, 4);
+    yb_wire_put_u8(bytes + 12, value->withdraw);
+    memset(bytes + 13, 0, 3);
 }
 
 static bool

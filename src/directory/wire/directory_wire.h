@@ -1219,13 +1219,16 @@ enum {
     YB_WIRE_INTENTS_AT_RESERVED = 1,
     YB_WIRE_INTENTS_AT_EXPECTED_US = 4,
     YB_WIRE_INTENTS_AT_ITEMS = 8,
-    YB_WIRE_INTENTS_AT_RESERVED2 = 12,
+    YB_WIRE_INTENTS_AT_WITHDRAW = 12,
+    YB_WIRE_INTENTS_AT_RESERVED2 = 13,
 };
 
 struct yb_wire_intents {
     uint8_t mode; /* if_absent or replace. */
     uint32_t expected_us; /* How long the writer thinks that it takes. */
     struct yb_wire_intent_list items; /* The keys. */
+    /* 1: the writer has given these up: nobody need wait for them. Answered OK. */
+    uint8_t withdraw;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S18, many writers of the same keys: one wins each, and nobody ever sees a mixture."""
+import collections
+import contextlib
+
+from store import MIB, Store
+from yuebing import LONG, case, expect, main, until
+
+WRITERS = 16
+KEYS = 1000
+BYTES = MIB if LONG else 16 << 10
+BATCH = 50
+
+
+@contextlib.contextmanager
+def clients(store, count):
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(store.client(no_shm=1)) for _ in range(count)]
+
+
+def received(store):
+    return sum(one.metric("yuebing_net_received_bytes_total") for one in store.nodes)
+
+
+@case("16 processes put the same keys: one OK each, readers see the winner whole or nothing, and "
+      "hardly a byte moves twice")
+def _():
+    memory = KEYS * BYTES * 2 + 64 * MIB
+    with Store(nodes=2, memory=str(memory)) as store, clients(store, WRITERS) as writers, \
+            clients(store, 4) as readers:
+        for reader in readers:
+            reader.loop(0, "get", f"k:0-{KEYS - 1}", batch=10, bytes=BYTES)
+        for number, writer in enumerate(writers):
+            writer.send("put", keys=f"k:0-{KEYS - 1}", bytes=BYTES, version=number + 1,
+                        batch=BATCH, ms=60000)
+        answers = [writer.receive(240).sound() for writer in writers]
+        for reader in readers:
+            found = reader.unloop(0)
+            expect(found["wrong"] == 0, f"a mixture: {found}")
+            expect(set(found["items"]) <= {"OK", "NOT_FOUND", "IN_PROGRESS", "NOT_READY"},
+                   f"{found}")
+        statuses = [answer.items for answer in answers]
+        for number, row in enumerate(zip(*statuses)):
+            found = collections.Counter(row)
+            expect(found["OK"] == 1 and found["OK"] + found["EXISTS"] + found["IN_PROGRESS"]
+                   == WRITERS, f"key {number}: {found}")
+        winners = [row.index("OK") + 1 for row in zip(*statuses)]
+        found = readers[0].get(f"k:0-{KEYS - 1}", bytes=BYTES, batch=BATCH).all("OK")
+        expect(found.versions == winners, "what is there is the winner's")
+        until(lambda: store.used()["in_flight"] == store.used()["ungranted"] == 0,
+              f"{store.used()}")
+        live = store.used()["live"]
+        expect(KEYS * BYTES <= live < KEYS * BYTES * 1.1, f"{live} bytes are used")
+        moved = received(store) / (KEYS * BYTES)
+        print(f"# {moved:.3f} times the data was moved to the nodes")
+        expect(moved <= 1.1, f"{moved:.3f} times the data was moved")
+
+
+@case("with replace, readers see an old or a new whole value, and versions never go back")
+def _():
+    with Store(nodes=2) as store, clients(store, 4) as writers, clients(store, 2) as readers:
+        writers[0].put("k:0-9", bytes=100_000, replace=1, version=1).all("OK")
+        for reader in readers:
+            reader.loop(0, "get", "k:0-9", batch=4, bytes=100_000)
+        last = 0
+        for number in range(20 if not LONG else 200):
+            for who, writer in enumerate(writers):
+                writer.send("put", keys="k:0-9", bytes=100_000, replace=1,
+                            version=2 + number * 4 + who)
+            for writer in writers:
+                writer.receive().all("OK")
+            found = readers[0].ask("get", keys="k:0-9", bytes=100_000).all("OK")
+            expect(min(found.versions) > last, f"{found.versions} after {last}")
+            last = 1 + number * 4
+        for reader in readers:
+            found = reader.unloop(0)
+            expect(found["wrong"] == 0 and set(found["items"]) <= {"OK"}, f"{found}")
+
+
+main()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S20, a writer that dies in the middle of a put: nothing is seen of it, and its space comes back."""
+import random
+import time
+
+from relay import Relay
+from store import MIB, Client, Store
+from yuebing import LONG, SLOWER, case, expect, main, until, window
+
+ROUNDS = 200 if LONG else 12
+BYTES = 8 * MIB
+HEAL_S = (1.0 + 1.0) * SLOWER  # The time of an unfinished write, and a tick.
+
+
+@case("after kill -9 at any point another client puts the key soon, and the space comes back")
+def _():
+    rng = random.Random(20)
+    with Store(nodes=2, memory="192m") as store, store.client() as other:
+        for number in range(ROUNDS):
+            key = f"k:{number}"
+            with store.client(no_shm=1) as writer:
+                writer.send("put", keys=key, bytes=BYTES, version=1)
+                window(rng.random() * 0.03 * SLOWER)  # The point at which it dies.
+                seen = other.get(key, bytes=BYTES, ms=1000 * SLOWER).sound()
+                writer.kill()
+            begun = time.monotonic()
+            found = until(lambda key=key: (lambda answer: answer if answer.items[0] in (
+                "OK", "EXISTS") else None)(other.put(key, bytes=BYTES, version=2,
+                                                     ms=2000 * SLOWER).sound()),
+                f"round {number}: the key can be put")
+            took = time.monotonic() - begun
+            expect(took < HEAL_S, f"round {number}: {took:.2f} s until the key could be put")
+            expect(seen.items != ["OK"] or found.items == ["EXISTS"], "it was not seen for nothing")
+            after = other.get(key, bytes=BYTES).each("OK")
+            expect(after.versions == [1 if found.items == ["EXISTS"] else 2], f"{after}")
+            other.remove(key).all("OK")
+        until(lambda: sum(store.used().values()) == 0, f"all space is back: {store.used()}")
+
+
+@case("a writer that is cut off from the directory after its bytes were sent is nobody's problem")
+def _():
+    with Store(nodes=1) as store, store.client() as other, \
+            Relay(store.directory.address) as relay, Client(relay.address) as writer:
+        for number in range(10):
+            relay.hold()
+            writer.send("put", keys=f"k:{number}", bytes=MIB, ms=300)
+            found = other.put(f"k:{number}", bytes=MIB, version=2, ms=3000 * SLOWER)
+            found.all("OK", "EXISTS")
+            relay.release()
+            answer = writer.receive().sound()
+            expect(set(answer.items) <= {"OK", "EXISTS", "TIMED_OUT", "IN_DOUBT", "IN_PROGRESS",
+                                         "AGAIN", "PEER_LOST"}, f"{answer}")
+            after = other.get(f"k:{number}", bytes=MIB).each("OK")
+            expect(after.versions == [2 if found.items == ["OK"] else 1], f"{after} {answer}")
+            relay.cut()
+        until(lambda: store.used()["in_flight"] == store.used()["ungranted"] == 0,
+              f"{store.used()}")
+
+
+main()

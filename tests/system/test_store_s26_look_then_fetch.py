@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S26, look, then fetch: an answer per key, and a hold that keeps what was found."""
+from store import MIB, Store
+from yuebing import case, expect, main, until
+
+
+@case("of a group of eight one goes: the get tells exactly which, and brings the others")
+def _():
+    with Store(nodes=2) as store, store.client() as a, store.client() as b:
+        a.put("g:0-7", bytes=1000).all("OK")
+        b.exist("g:0-7").all("OK")
+        a.remove("g:3").each("OK")
+        found = b.get("g:0-7", bytes=1000).sound()
+        found.each("OK", "OK", "OK", "NOT_FOUND", "OK", "OK", "OK", "OK")
+        b.exist("g:0-8").each("OK", "OK", "OK", "NOT_FOUND", "OK", "OK", "OK", "OK", "NOT_FOUND")
+
+
+@case("what was found with a hold survives a flood that evicts all the rest")
+def _():
+    with Store(memory="32m", lease_ms=5000) as store, store.client() as a, store.client() as b:
+        a.put("g:0-7", bytes=MIB // 4).all("OK")
+        a.put("old:0-7", bytes=MIB // 4).all("OK")
+        b.exist("g:0-7", hold=20000).all("OK")
+        for number in range(20):
+            a.put(f"flood{number}:0-31", bytes=MIB // 4).all("OK", "NO_SPACE", "AGAIN")
+        b.get("g:0-7", bytes=MIB // 4).all("OK")
+        gone = b.exist("old:0-7").counted["NOT_FOUND"]
+        expect(gone >= 1, f"{gone} of those that nobody held are gone")
+        expect(store.metric("yuebing_node_evicted_total") > 0, "there was need")
+
+
+@case("a hold ends, and then its block may go")
+def _():
+    with Store(memory="32m") as store, store.client() as a, store.client() as b:
+        a.put("g:0-7", bytes=MIB // 4).all("OK")
+        b.exist("g:0-7", hold=100).all("OK")
+
+        def flooded():
+            a.put("flood:0-63", bytes=MIB // 4).sound()
+            a.remove("flood:0-63").sound()
+            a.put("other:0-63", bytes=MIB // 4).sound()
+            a.remove("other:0-63").sound()
+            a.put("third:0-99", bytes=MIB // 4).sound()
+            return b.exist("g:0-7").counted["NOT_FOUND"] > 0
+        until(flooded, "what is not held any more is evicted")
+
+
+main()

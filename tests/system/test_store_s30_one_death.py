@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S30, many keys, one death: only what the dead one held goes, and nobody else is suspected."""
+from store import LEASE_S, Store, node
+from yuebing import LONG, SLOWER, case, expect, main, until
+
+KEYS = 1_000_000 if LONG else 100_000
+PART = KEYS // 10
+BYTES_PER_KEY = 400
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as told:
+        return next(int(line.split()[1]) for line in told if line.startswith("VmRSS")) * 1024
+
+
+@case("of many keys on ten nodes exactly those of the dead one vanish; 64 nodes may come meanwhile")
+def _():
+    memory = "2560m" if LONG else "320m"
+    with Store(nodes=0) as store, store.client(no_shm=1) as a, store.client(no_shm=1) as b:
+        before = rss(store.directory.pid)
+        nine = node(store.directory.address, "--node-count", "9", name="many", memory=memory)
+        store.nodes.append(nine)
+        nine.begin()
+        until(lambda: len(a.nodes()) == 9, "nine nodes are known")
+        a.put(f"k:0-{KEYS - PART - 1}", bytes=64, batch=8000, ms=30000).all("OK")
+        dying = store.node("dying", memory=memory)
+        store.nodes.append(dying)
+        dying.begin()
+        until(lambda: len(b.nodes()) == 10, "ten nodes are known")
+        b.put(f"d:0-{PART - 1}", bytes=64, batch=8000, preferred="dying", ms=30000).all("OK")
+        grown = (rss(store.directory.pid) - before) / KEYS
+        print(f"# {grown:.0f} bytes of the directory for each key")
+        expect(grown < BYTES_PER_KEY, f"{grown:.0f} bytes for each key")
+        probe = f"k:0-{min(30000, KEYS - PART) - 1}"
+        a.loop(0, "exist", probe, batch=3000, threads=1)
+        until(lambda: a.loops(0)["calls"] >= 50, "it is measured")
+        quiet = a.loops(0, reset=1)
+        more = node(store.directory.address, "--node-count", "64", name="new", memory="128m")
+        store.nodes.append(more)
+        more.begin()
+        until(lambda: len(b.nodes()) == 74, "64 more are known")
+        dying.kill()
+        until(lambda: b.exist("d:0-99").counted["NOT_FOUND"] == 100, "its keys vanish",
+              LEASE_S + 5 * SLOWER)
+        until(lambda: len(b.nodes()) == 73, "it is no member any more", LEASE_S + 5 * SLOWER)
+        found = a.unloop(0)
+        expect(set(found["items"]) == {"OK"}, f"{found}")
+        print(f"# exist of 3000: {quiet['p99_us']} us when quiet, {found['p99_us']} us meanwhile")
+        expect(found["p99_us"] < 5 * max(quiet["p99_us"], 20000), f"{quiet} {found}")
+        states = {one["state"] for one in b.nodes()}
+        expect(states == {"serving"}, f"{states}")
+        expect(nine.metric("yuebing_node_registered_total") == 9, "nobody had to register again")
+        b.exist(f"d:0-{PART - 1}", batch=30000).all("NOT_FOUND")
+        a.exist(f"k:0-{KEYS - PART - 1}", batch=30000).all("OK")
+        a.get(f"k:0-{KEYS - PART - 1}", bytes=64, batch=4000).all("OK")
+
+
+@case("at the most keys that the directory knows, puts evict or say that there is no space")
+def _():
+    with Store(nodes=1, directory_words=("--directory-records", "2048")) as store, \
+            store.client() as client:
+        for part in range(8):
+            client.put(f"k{part}:0-999", bytes=64, ms=5000).all("OK", "NO_SPACE", "AGAIN")
+        records = until(lambda: store.directory.metric("yuebing_directory_records"), "some")
+        expect(records <= 2048, f"{records} records")
+        found = sum(client.exist(f"k{part}:0-999").counted["OK"] for part in range(8))
+        expect(0 < found <= 2048, f"{found} are there")
+        for part in range(8):
+            client.get(f"k{part}:0-999", bytes=64).all("OK", "NOT_FOUND")
+
+
+main()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S33, coming back: a directory that stops, or dies, and starts again on its address."""
+import contextlib
+import os
+
+from store import LEASE_MS, Store, directory
+from yuebing import LONG, SLOWER, case, expect, folder, main, until
+
+KEYS = 2000
+BACK_S = 3.0 * SLOWER
+
+
+def round_trip(clean):
+    with folder() as where, contextlib.ExitStack() as stack:
+        words = ("--cluster-file", os.path.join(where, "cluster"))
+        store = stack.enter_context(Store(nodes=2, directory_words=words))
+        clients = [stack.enter_context(store.client()) for _ in range(8)]
+        clients[0].put(f"k:0-{KEYS - 1}", bytes=1000).all("OK")
+        clients[0].put("gone:0-9", bytes=1000).all("OK")
+        clients[0].remove("gone:0-9").all("OK")
+        for number in range(5 if LONG else 2):
+            address = store.directory.address
+            clients[1].loop(0, "get", f"k:0-{KEYS - 1}", batch=50, bytes=1000, ms=20000)
+            if clean:
+                expect(store.directory.stop() == 0, "it stops cleanly")
+            else:
+                store.directory.kill()
+            store.directory = directory(*words, listen=address, lease_ms=LEASE_MS).begin()
+            # Whatever is asked while it rebuilds: nothing acknowledged is denied.
+            for client in clients[2:]:
+                found = client.exist("k:0-99,gone:0-9", ms=10000 * SLOWER).sound()
+                expect(set(found.items[:100]) <= {"OK", "REBUILDING"}, f"{found}")
+                expect(set(found.items[100:]) <= {"NOT_FOUND", "REBUILDING"}, f"{found}")
+            until(lambda c=clients: c[3].exist(f"k:0-{KEYS - 1}").counted["OK"] == KEYS,
+                  "all is known again", BACK_S)
+            found = clients[1].unloop(0)
+            expect(found["wrong"] == 0 and set(found["items"]) <= {"OK", "REBUILDING"}, f"{found}")
+            for client in clients:
+                client.get(f"k:{number}-99", bytes=1000).all("OK")
+            until(lambda c=clients: c[2].exist("gone:0-9").counted["NOT_FOUND"] == 10, "and no more")
+            clients[4].put("k:0-99", bytes=500, version=2).all("EXISTS")
+            clients[5].put(f"new{number}:0-99", bytes=500).all("OK")
+            clients[6].get(f"new{number}:0-99", bytes=500).all("OK")
+            until(lambda c=clients: {one["name"] for one in c[7].nodes()} == {"n0", "n1"},
+                  "the nodes are members")
+
+
+@case("after a clean stop and a start all keys are there again, for clients that did nothing")
+def _():
+    round_trip(True)
+
+
+@case("after kill -9 and a start all keys are there again, too")
+def _():
+    round_trip(False)
+
+
+@case("without a cluster file it is a new cluster: nodes come back to it, and puts work")
+def _():
+    with Store(nodes=1) as store, store.client() as a:
+        a.put("k:0-99", bytes=1000).all("OK")
+        address = store.directory.address
+        expect(store.directory.stop() == 0, "it stops cleanly")
+        store.directory = directory(listen=address, lease_ms=LEASE_MS).begin()
+        until(lambda: a.put("new:0-9", bytes=1000, ms=2000 * SLOWER).sound().counted["OK"]
+              + a.exist("new:0-9").counted["OK"] >= 10, "puts work", BACK_S + 2 * LEASE_MS / 1000)
+        a.get("new:0-9", bytes=1000).all("OK")
+        found = a.get("k:0-99", bytes=1000).sound()
+        expect(set(found.counted) <= {"OK", "NOT_FOUND"} and len(found.counted) == 1, f"{found}")
+
+
+@case("what is asked while nobody serves waits for its deadline, and not longer")
+def _():
+    with Store(nodes=1) as store, store.client() as a:
+        a.put("k:0-9", bytes=1000).all("OK")
+        store.directory.pause()
+        found = a.exist("k:0-9", ms=500).sound()
+        expect(found.counted["OK"] == 0 and found["ms"] < 1500 * SLOWER, f"{found}")
+        found = a.put("late:0-9", bytes=1000, ms=500).sound()
+        expect(found.counted["OK"] == 0 and found["ms"] < 1500 * SLOWER, f"{found}")
+        store.directory.go_on()
+        until(lambda: a.exist("k:0-9").counted["OK"] == 10, "it goes on")
+
+
+main()

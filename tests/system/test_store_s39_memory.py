@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S39 for the store: memory that is lent, pools of odd sizes, pages that are not there."""
+import json
+import subprocess
+
+from store import MIB, Store, node
+from yuebing import PROGRAM, case, environment, expect, main, until
+
+
+@case("memory that is registered twice is usable until both are given back")
+def _():
+    with Store(nodes=1) as store, store.client() as a:
+        expect(a.ask("lend", bytes=MIB).status == "OK", "once")
+        expect(a.ask("lend", bytes=MIB).status == "OK", "twice")
+        expect(a.ask("unlend").status == "OK", "once back")
+        a.put("k:0-9", bytes=65536).all("OK")
+        a.get("k:0-9", bytes=65536).all("OK")
+        expect(a.ask("unlend").status == "OK", "twice back")
+        expect(a.ask("unlend").status != "OK", "there is nothing more")
+
+
+@case("a pool of an odd size works up to its last byte, and says its real page size")
+def _():
+    with Store(nodes=0) as store, store.client() as a:
+        odd = node(store.directory.address, name="odd", memory="100000007").begin()
+        store.nodes.append(odd)
+        found = until(a.nodes, "it is known")[0]
+        expect(found["capacity"] >= 99_000_000, f"{found}")
+        a.put("k:0-79", bytes=MIB, batch=8).all("OK")
+        a.get("k:0-79", bytes=MIB, batch=8).all("OK")
+
+
+@case("huge pages that are not reserved: a clear refusal, or a start that shows what it really has")
+def _():
+    with Store(nodes=0) as store, store.client() as a:
+        done = subprocess.Popen(
+            [PROGRAM, "node", "--json", "--directory", store.directory.address, "--name", "huge",
+             "--memory", "64m", "--node-huge-pages"], env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            until(lambda: done.poll() is not None or a.nodes(), "it refuses, or serves")
+            if done.poll() is not None:
+                text = done.stderr.read()
+                expect(done.returncode != 0 and "huge" in text, f"{done.returncode}: {text}")
+                return
+            checked = subprocess.run(
+                [PROGRAM, "node", "check", "--json", "--directory", store.directory.address],
+                env=environment(), capture_output=True, text=True, check=False)
+            expect(checked.returncode == 0, f"{checked}")
+            expect("page" in checked.stdout, f"{checked.stdout}")
+            expect(json.loads(checked.stdout), "it is JSON")
+            a.put("k:0-9", bytes=MIB).all("OK")
+            a.get("k:0-9", bytes=MIB).all("OK")
+        finally:
+            done.terminate()
+            done.wait(10)
+            done.stdout.close()
+            done.stderr.close()
+
+
+@case("borrowed blocks stay what they were until their release, which tells of a removal")
+def _():
+    with Store(nodes=1) as store, store.client() as a, store.client() as b:
+        a.put("k:0-9", bytes=100_000).all("OK")
+        found = b.ask("pin", keys="k:0-9")
+        if set(found.counted) == {"UNSUPPORTED"}:
+            return
+        found.all("OK")
+        expect(found.sizes == [100_000] * 10, f"{found}")
+        b.ask("release", check=1).all("OK")
+        b.ask("pin", keys="k:0-9").all("OK")
+        a.remove("k:0-4", force=1).all("OK")
+        a.put("k:0-4", bytes=100_000, version=2).all("OK")
+        b.ask("release", check=1).each(*["STALE"] * 5, *["OK"] * 5)
+        until(lambda: store.used()["quarantined"] == 0, f"{store.used()}")
+
+
+main()
