@@ -52,10 +52,15 @@ struct yb_client;
 #define YB_CLIENT_ITEMS_MAX       (1u << 20)
 #define YB_CLIENT_REPLICAS_MAX    8u
 
-/* Whether existence is answered for the engine's sake (RULES: reuse must beat recomputing). */
+/* Whether existence is answered for the engine's sake: reuse must beat recomputing. */
 enum yb_client_gate {
-    YB_CLIENT_GATE_OFF,  /* Present means present. */
-    YB_CLIENT_GATE_AUTO, /* Present means: loading the leading run beats recomputing it. */
+    YB_CLIENT_GATE_OFF, /* Present means present. */
+
+    /* Of the keys of one exist, in their order, those are present that are the leading run of blocks
+     * that are there, as far as loading it saves more time than any other such run. How long
+     * loading takes is predicted from what gets of this client have been like: by node, and by
+     * its way. What else is there is NOT_FOUND and `gated`. */
+    YB_CLIENT_GATE_AUTO,
 };
 
 /* Zero the struct, set `struct_bytes`, and what you want to differ from the default. */
@@ -70,6 +75,11 @@ struct yb_client_options {
     uint32_t hints_max; /* 0: 65536 blocks. */
     bool no_shared_memory;
     uint32_t reuse_gate; /* enum yb_client_gate */
+    /* For YB_CLIENT_GATE_AUTO: how long the engine computes one block of tokens, and how large one
+     * is; a value of several counts as many. 0 ns: not known, the gate is open. 0 bytes: each key
+     * is one. */
+    uint64_t prefill_ns_per_block;
+    uint64_t bytes_per_block;
 };
 
 /* One key of a batch. */
@@ -92,6 +102,8 @@ struct yb_client_item {
     uint64_t eta_ns;   /* exist, IN_PROGRESS: when it may be there. */
     const void *data;  /* pin: the value. */
     uint64_t pin;      /* pin: for the release. */
+    bool gated; /* exist, NOT_FOUND: it is there (`grant`, `size`, `replicas`), and the reuse gate
+                 * says that loading it does not pay. */
 };
 
 /* What a put wants. All zeroes: one replica, if absent, no limit of time. */
@@ -137,7 +149,7 @@ YB_API void yb_client_close(struct yb_client **client);
  *      ... (not applied); REBUILDING.
  * get: OK; NOT_FOUND; TOO_SMALL (`size` tells what it takes); CORRUPT; TIMED_OUT, PEER_LOST ...;
  *      REBUILDING (not found, and the index is not complete yet).
- * exist: OK (it is there); NOT_FOUND; IN_PROGRESS; REBUILDING.
+ * exist: OK (it is there); NOT_FOUND (with `gated`: not worth loading); IN_PROGRESS; REBUILDING.
  * remove: OK; NOT_FOUND; LEASED (held, and not forced); IN_DOUBT; REBUILDING. */
 YB_API YB_CHECKED enum yb_status yb_client_put(struct yb_client *client,
                                                struct yb_client_item *items, uint32_t count,
@@ -276,7 +288,7 @@ struct yb_client_counters {
     uint64_t invalidated; /* Hints dropped because a node told. */
     uint64_t calls;       /* Messages sent. */
     uint64_t retries;
-    uint64_t gated;       /* Keys that the reuse gate declined. */
+    uint64_t gated;       /* Keys that are there, and that the reuse gate declined. */
     uint64_t local_bytes; /* Moved through shared memory. */
 };
 YB_API void yb_client_counters(struct yb_client *client, struct yb_client_counters *counters_out);

@@ -242,6 +242,8 @@ find_directory(struct yb_client *client, const struct yb_client_options *options
         .hints_max = 4,
         .calls_max = CALLS_MAX,
         .reuse_gate = options->reuse_gate,
+        .prefill_ns_per_block = options->prefill_ns_per_block,
+        .bytes_per_block = options->bytes_per_block,
         .random = yb_net_random_system,
         .news = on_news,
         .news_owner = client,

@@ -64,7 +64,8 @@ yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status)
     YB_ASSERT(work->items[index].phase != YB_CORE_ENDED && work->left > 0);
     YB_ASSERT(work->items[index].outstanding == 0);
     work->items[index].phase = YB_CORE_ENDED;
-    work->batch->items[index].status = status;
+    /* FENCED is between nodes and directories: to callers the node is away. */
+    work->batch->items[index].status = status == YB_FENCED ? YB_PEER_LOST : status;
     work->left--;
     if (work->left == 0) {
         yb_core_pump_soon(work);
@@ -729,6 +730,9 @@ on_pump(struct yb_task *task)
         (struct yb_core_work *)((uint8_t *)task - offsetof(struct yb_core_work, pump));
 
     if (work->left == 0 && work->ios == 0) {
+        if (work->batch->kind == YB_CLIENT_EXIST) {
+            yb_core_gate(work);
+        }
         work_finish(work);
         return;
     }
@@ -862,6 +866,7 @@ work_items(struct yb_core_work *work)
         item->size = batch->kind == YB_CLIENT_PUT ? work->items[i].room : 0;
         item->replicas = 0;
         item->data = NULL;
+        item->gated = false;
     }
 }
 

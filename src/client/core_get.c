@@ -70,8 +70,13 @@ static void
 take_presence(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
 {
     struct yb_client_item *out = &work->batch->items[index];
+    const uint16_t slots[4] = {answer->slot0, answer->slot1, answer->slot2, answer->slot3};
 
     work->core->counters.exists += !work->batch->raw;
+    work->items[index].slot_count = 0; /* Where it would be read, for the gate. */
+    for (uint32_t i = 0; i < 4 && slots[i] != 0; i++) {
+        work->items[index].slots[work->items[index].slot_count++] = slots[i];
+    }
     out->grant = answer->grant;
     out->size = yb_index_size_decode(answer->size_code);
     if ((answer->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0) {
@@ -345,6 +350,7 @@ on_got(struct yb_call *call)
                      (answer.status == YB_OK && (answer.flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0);
             take_value(work, io->items[i], &answer);
         }
+        yb_core_gate_measure(io, YB_CORE_FRAMES, call->reply_data_bytes, yb_core_now(work->core));
         if (hinted) {
             yb_core_watch(work->core, io);
         }
@@ -400,6 +406,7 @@ get_send(struct yb_core_io *io)
     yb_core_get_close(io);
     io->call.lane = YB_WIRE_LANE_BULK;
     io->call.place = on_place;
+    io->sent_ns = yb_core_now(io->core);
     yb_core_send(io, on_got);
 }
 

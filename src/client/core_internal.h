@@ -24,6 +24,7 @@
 #include "base/pool.h"
 #include "client/choose.h"
 #include "client/core.h"
+#include "client/gate.h"
 #include "client/hints.h"
 #include "directory/wire/directory_wire.h"
 #include "net/call.h"
@@ -59,6 +60,8 @@ enum yb_core_route {
     YB_CORE_NEAR,    /* By the transfer engine. */
     YB_CORE_NOWHERE, /* It is device memory, and there is no engine here or there. */
 };
+
+#define YB_CORE_GATE_ROUTES 2u /* FRAMES, NEAR */
 
 enum yb_core_device { YB_CORE_DEVICE_UNKNOWN, YB_CORE_DEVICE_NO, YB_CORE_DEVICE_YES };
 
@@ -143,6 +146,7 @@ struct yb_core_io {
     yb_transfer_batch batch;
     struct yb_mail mail;
     uint64_t sent_ns;
+    uint64_t moved;                        /* Bytes that the engine has brought. */
     uint32_t ticket;                       /* Place + 1 among the core's; 0: none. */
     uint32_t held_count;                   /* Memory that was registered for this message. */
     uint32_t pieces[YB_CORE_MOVE_ITEMS];   /* Reads of each item. */
@@ -168,6 +172,8 @@ struct yb_core_member {
     struct yb_core_io *open_near; /* ... for the engine's way. */
     yb_transfer_peer near;        /* Its engine, for ours; 0: not opened. */
     uint64_t near_since_ns;
+    struct yb_gate_path paths[YB_CORE_GATE_ROUTES]; /* What gets from it have been like. */
+    uint64_t gate_bytes; /* Before the next block of the run that is looked at. */
 };
 
 /* A pin that is to be given back. */
@@ -251,8 +257,9 @@ struct yb_client_core {
     uint32_t watch_count; /* Allocated. */
     uint32_t jobs;        /* Under way: stripe.c. */
     struct yb_core_watch *free_watches;
-    struct yb_core_near *near;   /* NULL: no engine. */
-    struct yb_core_loans *loans; /* core_borrow.c */
+    struct yb_core_near *near;                         /* NULL: no engine. */
+    struct yb_core_loans *loans;                       /* core_borrow.c */
+    struct yb_gate_path paths[2][YB_CORE_GATE_ROUTES]; /* Of other hosts, and of this one. */
     struct yb_client_counters counters;
 };
 
@@ -374,6 +381,15 @@ void yb_core_release_pump(struct yb_core_work *work);
 /* Give everything back that is borrowed; for the end. */
 void yb_core_loans_stop(struct yb_client_core *core);
 void yb_core_loans_fini(struct yb_client_core *core);
+
+/* ---- core_gate.c ---------------------------------------------------------------------------- */
+
+/* A message has brought `bytes`, since its `sent_ns`. */
+void yb_core_gate_measure(struct yb_core_io *io, enum yb_core_route route, uint64_t bytes,
+                          uint64_t now_ns);
+
+/* An EXIST has all its answers: say no more than what is worth loading. */
+void yb_core_gate(struct yb_core_work *work);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

@@ -586,6 +586,7 @@ judge(struct yb_core_io *io, uint64_t now_ns)
         if (io->pieces[i] == 0) {
             continue; /* It was dealt with before. */
         }
+        io->moved += outcome.status == YB_OK ? outcome.bytes : 0;
         if (outcome.status == YB_OK && now_ns < io->until_ns[i]) {
             yb_core_give(io, io->pins[i]);
             finish_item(io, index, &outcome);
@@ -623,6 +624,7 @@ on_read(struct yb_mail *mail)
         YB_ASSERT(false); /* It has ended, and nobody else knows it. */
     }
     late = judge(io, real_now(core));
+    yb_core_gate_measure(io, YB_CORE_NEAR, io->moved, real_now(core));
     if (late > 0) {
         ask_pins(io, late);
     } else {
@@ -724,5 +726,6 @@ yb_core_pin_send(struct yb_core_io *io)
     yb_wire_put_u8(io->body + YB_WIRE_GET_AT_BORROW, borrow);
     io->call.lane = YB_WIRE_LANE_CONTROL;
     io->sent_ns = yb_core_now(io->core);
+    io->moved = 0;
     yb_core_send(io, on_pinned);
 }

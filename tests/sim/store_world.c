@@ -287,6 +287,9 @@ make_client(struct store_life *life)
         .random_context = life,
     };
 
+    if (life->world->options.tune_client != NULL) {
+        life->world->options.tune_client(life->role->number, &options);
+    }
     STORE_CHECK(life->world, yb_client_core_create(&options, life->net, &life->client) == YB_OK);
 }
 

@@ -54,6 +54,7 @@ struct store_options {
     /* Change what a role is made with; each may be NULL. */
     void (*tune_directory)(struct yb_directory_options *options);
     void (*tune_node)(uint32_t number, struct yb_node_options *options);
+    void (*tune_client)(uint32_t number, struct yb_client_core_options *options);
     const char *const *tenants; /* Of each client; NULL: "default". */
     const char *repeat;         /* What to type to see a failure again. */
 };

@@ -507,7 +507,8 @@ test_features__reads_are_spread_over_replicas(void **state)
 static void
 test_features__duplicates_go_first_until_a_copy_is_the_only_one(void **state)
 {
-    struct store_world *world = begin(2, 1);
+    struct store_world *world =
+        begin_with(&(struct store_options){.nodes = 2, .clients = 1, .policy = "lru"});
     uint32_t before;
 
     (void)state;
@@ -518,11 +519,16 @@ test_features__duplicates_go_first_until_a_copy_is_the_only_one(void **state)
     before = on_all(world, 0, 39);
     assert_int_equal(before, 80);
     assert_int_equal(info(world, 0).duplicates + info(world, 1).duplicates, 40);
+    for (uint32_t key = 1000; info(world, 0).evicted + info(world, 1).evicted == 0; key++) {
+        assert_int_equal(put(world, 0, key, 1), YB_OK);
+    }
+    store_run_ms(world, 100);
+    assert_true(on_all(world, 0, 39) < 80);
+    for (uint32_t key = 0; key < 40; key++) {
+        assert_true(there(world, 0, key)); /* No last copy went. */
+    }
     store_crash(store_node(world, 1), YB_SIM_DEATH_RESET);
     store_run_ms(world, 3000); /* What is left is told that it is alone. */
-    for (uint32_t key = 0; key < 40; key++) {
-        assert_true(there(world, 0, key));
-    }
     assert_int_equal(info(world, 0).duplicates, 0);
     store_world_destroy(&world);
 }
@@ -717,6 +723,71 @@ test_features__too_much_that_waits_for_a_grant_waits_outside_and_nothing_sticks(
     store_world_destroy(&world);
 }
 
+/* ---- the reuse gate -------------------------------------------------------------------------- */
+
+static void
+gate_clients(uint32_t number, struct yb_client_core_options *options)
+{
+    options->reuse_gate = number == 0 ? YB_CLIENT_GATE_OFF : YB_CLIENT_GATE_AUTO;
+    if (number == 1) {
+        options->prefill_ns_per_block = 50 * YB_NS_PER_MS;
+    } else if (number == 2) {
+        options->prefill_ns_per_block = 1; /* Nothing is as fast. */
+    }
+}
+
+/* Ask for 8 keys in order; returns how many of the first are there, and that no others are. */
+static uint32_t
+leading(struct store_world *world, uint32_t client, uint32_t *gated_out)
+{
+    const uint32_t keys[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct store_op *op = store_op(world, client, YB_CLIENT_EXIST, keys, 8, 3000);
+    uint32_t count = 0;
+
+    (void)run(op);
+    *gated_out = 0;
+    while (count < 8 && op->items[count].status == YB_OK) {
+        count++;
+    }
+    for (uint32_t i = count; i < 8; i++) {
+        assert_int_equal(op->items[i].status, YB_NOT_FOUND);
+        assert_int_equal(op->items[i].gated, op->items[i].grant != 0);
+        *gated_out += op->items[i].gated;
+    }
+    return count;
+}
+
+static void
+test_features__existence_is_what_is_worth_loading_where_that_is_asked(void **state)
+{
+    struct store_world *world =
+        begin_with(&(struct store_options){.nodes = 2, .clients = 4, .tune_client = gate_clients});
+    struct yb_client_counters counters;
+    uint32_t gated = 0;
+
+    (void)state;
+    for (uint32_t key = 0; key < 8; key++) {
+        assert_int_equal(put(world, 0, key, 1), YB_OK);
+    }
+    for (uint32_t client = 0; client < 4; client++) { /* Nothing is known yet: open. */
+        assert_int_equal(leading(world, client, &gated), 8);
+        assert_true(there(world, client, 0) && there(world, client, 1) && there(world, client, 2));
+    }
+    assert_int_equal(leading(world, 1, &gated), 8); /* It pays ... */
+    assert_int_equal(leading(world, 2, &gated), 0); /* ... or not ... */
+    assert_int_equal(gated, 8);
+    yb_client_core_counters(store_client(world, 2)->life->client, &counters);
+    assert_int_equal(counters.gated, 8);
+    assert_int_equal(leading(world, 3, &gated), 8); /* ... or who asks does not know. */
+    assert_int_equal(store_remove(world, 0, 5), YB_OK);
+    assert_int_equal(leading(world, 1, &gated), 5); /* A run ends at what is not there. */
+    assert_int_equal(gated, 2);
+    assert_true(there(world, 2, 7)); /* A get is a get. */
+    yb_client_core_counters(store_client(world, 0)->life->client, &counters);
+    assert_int_equal(counters.gated, 0);
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -733,6 +804,7 @@ main(void)
         cmocka_unit_test(test_features__a_death_is_repaired_up_to_the_wanted_number),
         cmocka_unit_test(test_features__reads_are_spread_over_replicas),
         cmocka_unit_test(test_features__duplicates_go_first_until_a_copy_is_the_only_one),
+        cmocka_unit_test(test_features__existence_is_what_is_worth_loading_where_that_is_asked),
         cmocka_unit_test(test_features__a_node_drains_without_loss),
         cmocka_unit_test(test_features__a_last_copy_without_room_stays_and_is_reported),
         cmocka_unit_test(test_features__a_newcomer_gets_at_most_twice_its_share),
