@@ -72,7 +72,7 @@ struct yb_cli_command {
 /* clang-format off */
 /*    name    arguments  max  sections                json   help */
 #define YB_CLI_COMMAND_MAP(X)                                                             \
-    X(bench,  "[net|transfer|classes|directory]", 1, YB_CLI_SECTIONS_NET, true,                    \
+    X(bench,  "[net|transfer|classes|directory|store]", 1, YB_CLI_SECTIONS_NODE, true,     \
       "measure this build beside what the machine can do")                                \
     X(config, "",        0,   YB_CONFIG_IN_ALL,       true,                               \
       "print every parameter, its value and where it comes from")                         \

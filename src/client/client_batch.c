@@ -2,6 +2,7 @@
  *
  * Batches as callers see them: blocking, and by handle.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 
 /* How long a caller spins before it sleeps, if that has paid lately. */
 #define SPIN_NS     (50 * YB_NS_PER_US)
-#define SPIN_ROUNDS 64u /* Between two looks at the clock. */
+#define SPIN_ROUNDS 16u /* Between two looks at the clock. */
 
 static void
 pause_briefly(void)
@@ -253,6 +254,7 @@ spin(const struct yb_client_record *record, uint64_t until_ns)
             }
             pause_briefly();
         }
+        (void)sched_yield(); /* The worker may be waiting for this very core. */
     } while (yb_clock_now(yb_clock_system()) < until_ns);
     return has_ended(record);
 }

@@ -25,10 +25,11 @@ static void work_finish(struct yb_core_work *work);
 uint64_t
 yb_core_random(struct yb_client_core *core)
 {
-    uint64_t number;
-
-    core->options.random(core->options.random_context, &number, sizeof(number));
-    return number;
+    if (core->random_left == 0) {
+        core->options.random(core->options.random_context, core->random, sizeof(core->random));
+        core->random_left = YB_CORE_RANDOM;
+    }
+    return core->random[--core->random_left];
 }
 
 /* ---- lists of items ------------------------------------------------------------------------- */
@@ -893,7 +894,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     work->batch = batch;
     work->left = batch->kind == YB_CLIENT_REMOVE_ALL ? 1 : batch->count;
     work->ios = 0;
-    work->write = yb_core_random(core) | 1u;
+    work->write = batch->kind == YB_CLIENT_PUT ? yb_core_random(core) | 1u : 0;
     work->joined = work->cancelled = work->over = false;
     work->lookup = work->intent = work->ready = work->resting = empty;
     work->walk_row = 0;

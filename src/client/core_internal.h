@@ -218,6 +218,8 @@ struct yb_core_near {
 
 struct yb_core_loans;
 
+#define YB_CORE_RANDOM 64u
+
 struct yb_client_core {
     uint32_t magic;
     struct yb_client_core_options options; /* Strings are borrowed. */
@@ -261,6 +263,10 @@ struct yb_client_core {
     struct yb_core_loans *loans;                       /* core_borrow.c */
     struct yb_gate_path paths[2][YB_CORE_GATE_ROUTES]; /* Of other hosts, and of this one. */
     struct yb_client_counters counters;
+
+    /* Drawn together: a batch of puts wants two for each of its keys. */
+    uint64_t random[YB_CORE_RANDOM];
+    uint32_t random_left;
 };
 
 static inline uint64_t

@@ -31,7 +31,7 @@
 /* What is asked for when a frame's header is next and nothing is known of its length: on a bulk
  * lane little, so that the data behind it need not be copied. */
 #define READ_CONTROL_BYTES (64u * 1024u)
-#define READ_BULK_BYTES    (4u * 1024u)
+#define READ_BULK_BYTES    (5u * 1024u) /* A block of 4 KiB with what is before it. */
 
 /* Data shorter than this is not worth a read of its own. */
 #define DIRECT_BYTES_MIN (8u * 1024u)

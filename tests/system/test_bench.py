@@ -39,6 +39,39 @@ def _():
         expect(done.code == 2 and text in done.err, f"{words}: {done.code} {done.err}")
 
 
+def store_rows(path, sizes, batches, fragments, *words):
+    found = bench("store", "--path", path, "--sizes", sizes, "--batch", batches, "--fragments",
+                  fragments, "--rounds", "1", "--run-ms", "10", *words)
+    rows = rows_of(found, "store", ("path", "op", "size", "fragments", "streams", "batch", "gbps",
+                                    "ops_per_s", "ratio", "p50_us", "p99_us", "cpu_s_per_gb",
+                                    "integrity"))
+    for row in rows:
+        expect(row["ops_per_s"] > 0 and row["p50_us"] > 0, f"{row}")
+        expect(row["op"] in ("exist", "pin") or (row["gbps"] > 0 and row["ratio"] > 0), f"{row}")
+    return rows
+
+
+@case("bench store has rows for every operation, size, batch and number of fragments")
+def _():
+    rows = store_rows("tcp", "4k,64k", "1,16", "64")
+    for op in ("put", "get"):
+        mine = {(row["size"], row["batch"], row["fragments"]) for row in rows if row["op"] == op}
+        expect(mine == {(4096, 1, 1), (4096, 16, 1), (65536, 1, 1), (65536, 16, 1),
+                        (2 << 20, 16, 1), (2 << 20, 16, 64)}, f"{mine}")
+    expect({row["path"] for row in rows} == {"tcp"}, f"{rows}")
+    expect({row["integrity"] for row in rows} == {"none"}, f"{rows}")
+    rows = store_rows("tcp", "4k", "16", "1", "--node-verify")
+    expect({row["integrity"] for row in rows} == {"node"}, f"{rows}")
+
+
+@case("bench store refuses what makes no sense, and says so")
+def _():
+    for words, text in ((["--path", "smoke"], "smoke"), (["--sizes", "7"], "sizes"),
+                        (["--batch", "0"], "batch"), (["--streams", "1"], "transfer")):
+        done = run("bench", "store", *words)
+        expect(done.code == 2 and text in done.err, f"{words}: {done.code} {done.err}")
+
+
 @case("bench net and transfer do so, too")
 def _():
     net = bench("net", "--rounds", "1", "--run-ms", "100", "--idle", "10")
