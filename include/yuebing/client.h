@@ -56,8 +56,8 @@ struct yb_client;
 enum yb_client_gate {
     YB_CLIENT_GATE_OFF, /* Present means present. */
 
-    /* Of the keys of one exist, in their order, those are present that are the leading run of blocks
-     * that are there, as far as loading it saves more time than any other such run. How long
+    /* Of the keys of one exist, in their order, those are present that are the leading run of
+     * blocks that are there, as far as loading it saves more time than any other such run. How long
      * loading takes is predicted from what gets of this client have been like: by node, and by
      * its way. What else is there is NOT_FOUND and `gated`. */
     YB_CLIENT_GATE_AUTO,

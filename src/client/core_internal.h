@@ -4,7 +4,8 @@
  *
  * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c
  * puts; core_remove.c removals; core_look.c single questions; core_watch.c news of what is gone;
- * core_near.c the engine's way: gets by pins; core_pull.c puts that are fetched; core_borrow.c loans.
+ * core_near.c the engine's way: gets by pins; core_pull.c puts that are fetched; core_borrow.c
+ * loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
  * ended:
@@ -314,8 +315,8 @@ void yb_core_refresh(struct yb_client_core *core);
 /* Whether an answer of this epoch counts (RULES A10). */
 bool yb_core_epoch(struct yb_client_core *core, uint64_t epoch);
 
-/* Whether a message's keys are hashed as its receiver hashes them. If another directory has come, its
- * cluster and seed are asked before anything else: it may know of nothing that was before. */
+/* Whether a message's keys are hashed as its receiver hashes them. If another directory has come,
+ * its cluster and seed are asked before anything else: it may know of nothing that was before. */
 bool yb_core_current(const struct yb_core_io *io);
 
 /* A node does not hash as we do: ask for the seed. */

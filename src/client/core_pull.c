@@ -4,10 +4,10 @@
  *
  *     register what is not registered --> PUT_PULL --> answer --> clear the ticket --> unregister
  *
- * A message ends when it is answered, when its time is over, or with its connection; of the last two
- * the node knows nothing, and may still read. So each message has a ticket: a word that the node
- * reads after the last byte, and that is cleared here before the values' owner hears of the end. A
- * node that was late finds no ticket, and commits nothing (C6).
+ * A message ends when it is answered, when its time is over, or with its connection; of the last
+ * two the node knows nothing, and may still read. So each message has a ticket: a word that the
+ * node reads after the last byte, and that is cleared here before the values' owner hears of the
+ * end. A node that was late finds no ticket, and commits nothing (C6).
  */
 #include <stdatomic.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 #define WITHDRAW_NS (200 * YB_NS_PER_MS)
 #define EXPECTED_US 10000u /* What others are told before anything was measured. */
 
-/* ---- keys that are named twice ---------------------------------------------------------------- */
+/* ---- keys that are named twice --------------------------------------------------------------- */
 
 /* Return 1 + the item that was noted under the same key; 0: none, and this one is noted now. */
 static uint32_t
@@ -179,7 +179,7 @@ yb_core_intent_pump(struct yb_core_work *work)
     }
 }
 
-/* ---- what was announced and given up ---------------------------------------------------------- */
+/* ---- what was announced and given up --------------------------------------------------------- */
 
 #define WITHDRAWN_MAX 1024u /* What does not fit expires. */
 

@@ -59,8 +59,8 @@ struct yb_gate {
 
 void yb_gate_begin(struct yb_gate *gate, const struct yb_gate_cost *cost);
 
-/* The next block of the run has `bytes` and comes by this path, on which `*queued` bytes come before
- * it, to which it is added. */
+/* The next block of the run has `bytes` and comes by this path, on which `*queued` bytes come
+ * before it, to which it is added. */
 void yb_gate_add(struct yb_gate *gate, const struct yb_gate_path *path, uint64_t *queued,
                  uint64_t bytes);
 

@@ -211,8 +211,8 @@ struct yb_directory {
     struct yb_task poll_task;
     struct yb_directory_port *dirty;
 
-    /* Unconfirmed orders: drops by two bytes of their hash, flushes, and slots with more orders than
-     * can be remembered. What is nowhere here need not be looked for. */
+    /* Unconfirmed orders: drops by two bytes of their hash, flushes, and slots with more orders
+     * than can be remembered. What is nowhere here need not be looked for. */
     uint32_t drops_pending[65536];
     uint32_t flushes_pending;
     uint32_t ports_overflowed;

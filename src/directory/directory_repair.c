@@ -80,7 +80,8 @@ place_on(struct yb_directory *directory, const struct yb_members_slot *slot,
 }
 
 /* Choose where a block gets its next copy: as far from the others as can be, then where more is
- * free of two slots that its hash names: not all on whoever is new. Returns 0 if it fits nowhere. */
+ * free of two slots that its hash names: not all on whoever is new. Returns 0 if it fits
+ * nowhere. */
 static uint16_t
 choose_target(struct yb_directory *directory, const struct yb_index_answer *block, uint16_t leaving,
               struct yb_id hash)

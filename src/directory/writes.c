@@ -40,7 +40,8 @@ struct yb_writes {
     uint32_t open;
 };
 
-/* Both tables are walked at random: with huge pages, where they are large and the kernel has some. */
+/* Both tables are walked at random: with huge pages, where they are large and the kernel has
+ * some. */
 static void *
 take_pages(size_t bytes)
 {

@@ -16,8 +16,8 @@
  *       the directory answered OK (RULES A5); it never grows otherwise.
  *   M2  on_registered and on_lost alternate, on the node's loop; between on_lost and the next
  *       on_registered the lease is over.
- *   M3  Answers of an epoch below the highest that was seen are ignored (RULES A10); another cluster
- *       counts its own.
+ *   M3  Answers of an epoch below the highest that was seen are ignored (RULES A10); another
+ *       cluster counts its own.
  *
  * Threads   create to destroy on the node's loop; the heart's part runs on its own.
  * Memory    The member owns its calls and peers.

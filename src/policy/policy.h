@@ -25,10 +25,11 @@
  * first. The policy proper never hears of them.
  *
  * The victim is the first of FRONT, or else the first of ORDER, or else the first of LAST, that is
- * not pinned and has no children. Pinned entries are not looked for and skipped again and again: each is parked when it
- * comes up, and comes back when it may go. So every call is O(1) amortised: a step of
- * yb_policy_victim() either ends it or parks an entry, which an insert, access, unpin or leave
- * had put there. (One call may park a whole chain of n blocks; the next n calls then do nothing.)
+ * not pinned and has no children. Pinned entries are not looked for and skipped again and again:
+ * each is parked when it comes up, and comes back when it may go. So every call is O(1) amortised:
+ * a step of yb_policy_victim() either ends it or parks an entry, which an insert, access, unpin or
+ * leave had put there. (One call may park a whole chain of n blocks; the next n calls then do
+ * nothing.)
  *
  * A suffix is never kept without its prefix. Entries of the kind yb_policy_linked may name their
  * parent, the block before them. When a block with children comes up, its least recently used
@@ -41,7 +42,8 @@
  *
  * Invariants
  *   P1  The victim is neither pinned nor has it children here.
- *   P2  Every entry that may go is in ORDER, FRONT or LAST: there is a victim as long as one may go.
+ *   P2  Every entry that may go is in ORDER, FRONT or LAST: there is a victim as long as one may
+ *       go.
  *   P3  Nothing is allocated after create; what is remembered of evicted blocks is bounded by
  *       ghost_count.
  *   P4  Parents form no cycle: the child has no children yet, or it is not among the ancestors of

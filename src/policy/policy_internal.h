@@ -3,7 +3,8 @@
  * policy_internal.h -- what a policy is made of: an order of entries behind one table.
  *
  * A policy keeps the entries that are in place ORDER, in lists, and knows nothing of pins, parents,
- * the front and those that go last (policy.h). To add one: write its table, declare it here, name it in policy.c.
+ * the front and those that go last (policy.h). To add one: write its table, declare it here, name
+ * it in policy.c.
  */
 #ifndef YB_POLICY_POLICY_INTERNAL_H
 #define YB_POLICY_POLICY_INTERNAL_H

@@ -70,9 +70,9 @@ struct yb_transfer_borrowed {
     uint64_t length;
 };
 
-/* Keep a peer's region mapped until it is given back, whatever becomes of the peer. Fails with AGAIN
- * (the peer, or the region, is being asked for: try in a moment) or UNSUPPORTED (this engine, or that
- * region, has no such way). */
+/* Keep a peer's region mapped until it is given back, whatever becomes of the peer. Fails with
+ * AGAIN (the peer, or the region, is being asked for: try in a moment) or UNSUPPORTED (this
+ * engine, or that region, has no such way). */
 YB_CHECKED enum yb_status yb_transfer_borrow(struct yb_transfer *engine, yb_transfer_peer peer,
                                              yb_transfer_region region,
                                              struct yb_transfer_borrowed *borrowed_out);

@@ -3,9 +3,9 @@
  * store_history.h -- whether what callers were told of one key can be true.
  *
  * A history is a list of operations on one key, each with the times at which it was called and
- * returned, and its outcome. It is good if there is an order of their effects, each between call and
- * return, in which every outcome is right. The search is that of Wing and Gong, with Lowe's memory of
- * what was tried.
+ * returned, and its outcome. It is good if there is an order of their effects, each between call
+ * and return, in which every outcome is right. The search is that of Wing and Gong, with Lowe's
+ * memory of what was tried.
  *
  *     state:    the current value, or none, and values that a removal has ended but which may
  *               still be read until that removal is answered (RULES A5: its ack waits, not its effect)

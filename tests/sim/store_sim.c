@@ -3,10 +3,10 @@
  * Goal: whatever happens to directory, nodes, clients and the network between them, nothing that
  *   was acknowledged is lost without a reason or comes back, nobody reads what nobody put, and once
  *   the faults are over everything works and nothing is left.
- * Method: for each seed a cluster, a network and a mood are drawn. Random batches over few keys meet
- *   what the mood allows: in a calm world nothing may get lost at all; with restarts the directory
- *   dies and comes back at once; in a rough one everything fails. store_judge.h says what is
- *   checked after every step, and in the end.
+ * Method: for each seed a cluster, a network and a mood are drawn. Random batches over few keys
+ *   meet what the mood allows: in a calm world nothing may get lost at all; with restarts the
+ *   directory dies and comes back at once; in a rough one everything fails. store_judge.h says
+ *   what is checked after every step, and in the end.
  *
  * Usage: store_sim [--seeds N] [--from S] [--repeat S] [--trace]
  */

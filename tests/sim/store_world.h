@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_world.h -- a whole store on the simulated network: a directory, nodes, clients, virtual time.
+ * store_world.h -- a whole store on the simulated network: a directory, nodes, clients, virtual
+ * time.
  *
- * Every role is a process on a host of its own and runs the code that real processes run. Host 0 is the
- * directory's, then come those of nodes, then those of clients:
+ * Every role is a process on a host of its own and runs the code that real processes run. Host 0
+ * is the directory's, then come those of nodes, then those of clients:
  *
  *     down --store_start()--> up --store_crash()--> down --store_start()--> ...
  *
- * A life of a role has an incarnation of its own. The directory's cluster file outlives its process;
- * a node's memory does not.
+ * A life of a role has an incarnation of its own. The directory's cluster file outlives its
+ * process; a node's memory does not.
  *
  * Threads   One.
  * Memory    The world owns everything; operations live until store_world_destroy().
@@ -155,7 +156,8 @@ void store_run_ms(struct store_world *world, uint64_t ms);
 /* Let time pass until no operation is open, at most `ms`. Returns whether that is so. */
 bool store_settle(struct store_world *world, uint64_t ms);
 
-/* Whether every node is registered, every client has joined, and the directory is not rebuilding. */
+/* Whether every node is registered, every client has joined, and the directory is not
+ * rebuilding. */
 bool store_ready(struct store_world *world);
 
 /* Make an operation over `count` keys (numbers); the caller may change its batch before it goes. A

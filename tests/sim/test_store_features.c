@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: what a node does with blocks beside keeping them: time to live, pins, groups, chains, quotas,
- *   replicas and their places, repair, draining, holds, newcomers.
+ * Goal: what a node does with blocks beside keeping them: time to live, pins, groups, chains,
+ *   quotas, replicas and their places, repair, draining, holds, newcomers.
  * Method: a whole store in virtual time; what a node has is read from the node itself.
  */
 #include "../unit/unit.h"

@@ -148,7 +148,8 @@ test_history__lets_unacknowledged_removals_be_undone_where_directories_die(void 
     assert_int_equal(judge_with(events, 4, false, true), STORE_BAD);
 }
 
-/* Record a history of a store of one variable: effects at random times, calls and returns around. */
+/* Record a history of a store of one variable: effects at random times, calls and returns
+ * around. */
 static uint32_t
 record(uint64_t *random, struct store_event *events, uint32_t count)
 {

@@ -76,8 +76,8 @@ flush(struct store_world *world, uint32_t client, uint32_t deadline_ms)
     return op->batch.status;
 }
 
-/* Run until an operation is done; what `reader` reads of the key meanwhile must be `value` or a miss.
- * Returns how often it was read. */
+/* Run until an operation is done; what `reader` reads of the key meanwhile must be `value` or a
+ * miss. Returns how often it was read. */
 static uint32_t
 read_until_done(struct store_world *world, const struct store_op *op, uint32_t reader, uint32_t key,
                 uint64_t value)

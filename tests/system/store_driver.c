@@ -19,8 +19,8 @@
  *     quit
  *
  * SPEC is a list such as a:0-99,b:7,a:3. LIST gives the sizes of the items, again from its start
- * when it is used up. `batch=N` makes calls of N keys. `room=LIST` is the room of a get, `pieces=LIST`
- * splits every buffer ("max": a piece of SIZE_MAX bytes, "none": no list at all).
+ * when it is used up. `batch=N` makes calls of N keys. `room=LIST` is the room of a get,
+ * `pieces=LIST` splits every buffer ("max": a piece of SIZE_MAX bytes, "none": no list at all).
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,8 +2,8 @@
  *
  * What outlives a session: that a process has ended.
  *
- * A session knows it by its pidfd, but a session may be cut while the process lives on. Whoever lends
- * memory to a process keeps a pidfd of his own, taken from a session that was proved.
+ * A session knows it by its pidfd, but a session may be cut while the process lives on. Whoever
+ * lends memory to a process keeps a pidfd of his own, taken from a session that was proved.
  */
 #include <fcntl.h>
 #include <poll.h>
