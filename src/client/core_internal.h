@@ -2,10 +2,10 @@
  *
  * core_internal.h -- the parts of the client's state machine.
  *
- * Which file: core.c life, members, batches, messages; core_get.c lookups, gets, exists; core_put.c
- * puts; core_remove.c removals; core_look.c single questions; core_watch.c news of what is gone;
- * core_near.c the engine's way: gets by pins; core_pull.c puts that are fetched; core_borrow.c
- * loans.
+ * Which file: core.c life, batches, messages; core_members.c who is there; core_get.c lookups,
+ * gets, exists; core_put.c puts; core_remove.c removals; core_look.c single questions;
+ * core_watch.c news of what is gone; core_near.c the engine's way: gets by pins; core_pull.c puts
+ * that are fetched; core_borrow.c loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
  * ended:
@@ -34,17 +34,18 @@
 #include "node/wire/node_wire.h"
 #include "transfer/near.h"
 
-#define YB_CORE_MAGIC        0x5942434fu /* "YBCO" */
-#define YB_CORE_MEMBERS_MAX  2048u
-#define YB_CORE_LOOKUP_KEYS  4096u
-#define YB_CORE_MOVE_ITEMS   128u         /* In one put or get. */
-#define YB_CORE_MOVE_BYTES   (8ull << 20) /* ... unless a single item is larger. */
-#define YB_CORE_PIECES_MAX   1024u
-#define YB_CORE_BODY_BYTES   (YB_CORE_MOVE_ITEMS * (64u + 1024u) + YB_CORE_PIECES_MAX * 16u + 4096u)
-#define YB_CORE_REPLY_BYTES  (YB_CORE_LOOKUP_KEYS * 32u + 64u)
-#define YB_CORE_ATTEMPTS_MAX 6u
-#define YB_CORE_WORKS_MAX    1024u /* Batches under way at a time. */
-#define YB_CORE_NONE         UINT32_MAX
+#define YB_CORE_MAGIC         0x5942434fu /* "YBCO" */
+#define YB_CORE_MEMBERS_MAX   2048u
+#define YB_CORE_MEMBERS_REPLY (YB_WIRE_MEMBERS_BYTES + YB_CORE_MEMBERS_MAX * YB_WIRE_MEMBER_BYTES)
+#define YB_CORE_LOOKUP_KEYS   4096u
+#define YB_CORE_MOVE_ITEMS    128u         /* In one put or get. */
+#define YB_CORE_MOVE_BYTES    (8ull << 20) /* ... unless a single item is larger. */
+#define YB_CORE_PIECES_MAX    1024u
+#define YB_CORE_BODY_BYTES    (YB_CORE_MOVE_ITEMS * (64u + 1024u) + YB_CORE_PIECES_MAX * 16u + 4096u)
+#define YB_CORE_REPLY_BYTES   (YB_CORE_LOOKUP_KEYS * 32u + 64u)
+#define YB_CORE_ATTEMPTS_MAX  6u
+#define YB_CORE_WORKS_MAX     1024u /* Batches under way at a time. */
+#define YB_CORE_NONE          UINT32_MAX
 
 enum yb_core_phase {
     YB_CORE_ENDED,
@@ -304,6 +305,12 @@ void yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call));
 /* The member of a slot; NULL: not known (any more). */
 struct yb_core_member *yb_core_member(struct yb_client_core *core, uint16_t slot);
 uint32_t yb_core_row(const struct yb_client_core *core, uint16_t slot);
+
+/* Forget a member: its life is over, or it is another's. */
+void yb_core_member_drop(struct yb_client_core *core, uint32_t row);
+
+/* The refresh timer: ask the directory who is there. */
+void yb_core_on_refresh(struct yb_timer *timer);
 
 /* A message to a node has failed, or was answered. */
 void yb_core_member_failed(struct yb_client_core *core, const struct yb_core_io *io);
