@@ -218,6 +218,9 @@ on_fetched(struct yb_call *call)
     if (status == YB_OK) {
         status = yb_node_commit(node, copy->block);
     }
+    if (status == YB_OK && copy->block->dropped >= copy->block->grant) {
+        status = YB_STALE; /* It was dropped while it came. */
+    }
     if (status != YB_OK || node->copies->stopping) {
         copy_end(copy, status != YB_OK ? status : YB_CLOSED);
         return;

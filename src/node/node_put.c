@@ -197,14 +197,17 @@ yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_statu
                      uint64_t grant, bool sole)
 {
     struct yb_node_put_item *item = block->put;
-    bool gone = block->flush < node->tenants[block->tenant].flush || grant <= block->dropped;
+    const struct yb_block *newest = yb_block_granted(node->blocks, block->hash);
+    bool gone = block->flush < node->tenants[block->tenant].flush || grant <= block->dropped ||
+                (newest != NULL && newest->grant > grant); /* Its answer was overtaken (H2). */
 
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
     block->put = NULL;
     if (status == YB_OK) {
         yb_node_grant(node, block, grant, sole);
-        if (gone) { /* Removed or flushed before we heard that it was granted. */
-            yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, false);
+        if (gone) { /* Removed, replaced or flushed before we heard that it was granted. It is withdrawn, too: a
+                     * copy of what once was here may have been dropped in place of that. */
+            yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
         } else {
             if (block->group != 0) {
                 join_group(node, block);

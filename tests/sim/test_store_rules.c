@@ -402,6 +402,37 @@ test_a11__a_replacement_waits_until_the_old_version_is_served_nowhere(void **sta
     end(world);
 }
 
+static void
+test_a11__the_answer_for_an_older_version_may_come_last(void **state)
+{
+    struct store_world *world = begin(2, 2);
+    struct store_op *removal;
+    struct store_op *first;
+    struct store_op *second;
+    uint64_t value = 0;
+    uint32_t node;
+
+    (void)state;
+    assert_int_equal(store_put(world, 0, 1, 77, false), YB_OK);
+    node = holder(world);
+    part(world, node, true);
+    /* Both puts are granted at once and answered when the lease of the first holder has run out. */
+    removal = launch(world, 0, YB_CLIENT_REMOVE, 1, 20);
+    store_run_ms(world, 40);
+    assert_int_equal(removal->items[0].status, YB_IN_DOUBT);
+    first = launch_put(world, 1, 78, false, 1 - node);
+    store_run_ms(world, 20);
+    second = launch_put(world, 1, 79, true, 1 - node);
+    store_run_ms(world, 20);
+    assert_false(first->done || second->done);
+    assert_true(store_settle(world, 10000));
+    assert_int_equal(second->items[0].status, YB_OK);
+    assert_int_equal(store_get(world, 1, 1, &value), YB_OK);
+    assert_int_equal(value, 79);
+    assert_int_equal(store_exist(world, 1, 1), YB_OK);
+    end(world);
+}
+
 /* ---- B2, B4 --------------------------------------------------------------------------------- */
 
 static void
@@ -572,6 +603,7 @@ main(void)
         cmocka_unit_test(test_a9__nothing_is_absent_before_everybody_was_heard),
         cmocka_unit_test(test_a9__another_cluster_begins_empty),
         cmocka_unit_test(test_a11__a_replacement_waits_until_the_old_version_is_served_nowhere),
+        cmocka_unit_test(test_a11__the_answer_for_an_older_version_may_come_last),
         cmocka_unit_test(test_b2__the_dead_hold_nothing),
         cmocka_unit_test(test_b4__a_drop_that_comes_again_drops_nothing_else),
         cmocka_unit_test(test_c7__a_drain_loses_nothing),
