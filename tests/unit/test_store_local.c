@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -727,6 +728,7 @@ child_start(struct child *child, const char *what, const char *address)
     child->pid = fork();
     assert_true(child->pid >= 0);
     if (child->pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Should the test fail. */
         if (dup2(fds[1], 5) == 5) {
             (void)execl("/proc/self/exe", program, what, address, (char *)NULL);
         }
