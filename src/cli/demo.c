@@ -71,7 +71,7 @@ fail(const struct demo *demo, const char *what, const char *why)
     return false;
 }
 
-/* ---- the store ----------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------ */
 
 static bool
 make_secret(const char *path)
@@ -155,7 +155,7 @@ prepare(struct demo *demo)
     return start_store(demo);
 }
 
-/* ---- looking on ---------------------------------------------------------------------------------- */
+/* ---- looking on ----------------------------------------------------------------------------- */
 
 /* Our own configuration, with another secret. */
 static void
@@ -347,7 +347,7 @@ tell_the_story(struct demo *demo)
     return ok;
 }
 
-/* ---- what is shown --------------------------------------------------------------------------- */
+/* ---- what is shown -------------------------------------------------------------------------- */
 
 static enum yb_status
 print_table(const struct demo *demo)

@@ -21,7 +21,7 @@
 
 static const uint32_t sizes[YB_DEMO_SIZES] = {4096, 65536, 1048576};
 
-/* ---- processes ------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------ */
 
 /* Start a process whose output goes to a pipe; in the child *out_fd_out is where it writes to.
  * Returns as fork() does. */
@@ -135,7 +135,7 @@ yb_demo_kill(struct yb_demo_server *server)
     (void)yb_demo_reap(server);
 }
 
-/* ---- the programs ------------------------------------------------------------------------------ */
+/* ---- the programs --------------------------------------------------------------------------- */
 
 bool
 yb_demo_replicated(uint32_t index)

@@ -22,7 +22,7 @@ const struct yb_cli_option yb_cli_explain_options[] = {
     {NULL, NULL, NULL},
 };
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking --------------------------------------------------------------------------------- */
 
 static enum yb_status
 ask_directory(struct yb_cli_store *store, struct yb_cli_block *block)
@@ -120,7 +120,7 @@ yb_cli_store_block(struct yb_cli_store *store, const char *key, struct yb_cli_bl
     return status;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------- */
+/* ---- telling -------------------------------------------------------------------------------- */
 
 static bool
 is_there(const struct yb_cli_block *block)

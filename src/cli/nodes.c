@@ -137,7 +137,7 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
     return status == YB_OK ? 0 : YB_CLI_EXIT_FAILED;
 }
 
-/* ---- node check -------------------------------------------------------------------------------- */
+/* ---- node check ----------------------------------------------------------------------------- */
 
 struct checked {
     enum yb_status status; /* Of the question. */

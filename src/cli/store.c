@@ -36,7 +36,7 @@ yb_cli_key_fits(const struct yb_cli *cli, const char *key)
     return false;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------ */
 
 static int
 exit_code(enum yb_status status)
@@ -212,7 +212,7 @@ yb_cli_store_close(struct yb_cli_store *store)
     store->reply = NULL;
 }
 
-/* ---- the public client ------------------------------------------------------------------------ */
+/* ---- the public client ---------------------------------------------------------------------- */
 
 enum yb_status
 yb_cli_open_client(struct yb_cli *cli, uint64_t timeout_ns, struct yb_client **client_out,
@@ -256,7 +256,7 @@ yb_cli_outcome_text(enum yb_status status)
     }
 }
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ---------------------------------------------------------------------------------- */
 
 void
 yb_cli_bytes_text(uint64_t bytes, char text_out[YB_CLI_BYTES_TEXT])

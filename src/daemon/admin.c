@@ -28,7 +28,7 @@ struct yb_admin {
     _Atomic uint64_t operation;
 };
 
-/* ---- asking the directory ------------------------------------------------------------------------- */
+/* ---- asking the directory ------------------------------------------------------------------- */
 
 /* One visit to the directory, on the calling thread. */
 struct visit {
@@ -145,7 +145,7 @@ visit_ask(struct visit *visit, uint16_t type, const void *body, size_t body_byte
     return status == YB_OK ? call.status : status;
 }
 
-/* ---- health ---------------------------------------------------------------------------------------- */
+/* ---- health --------------------------------------------------------------------------------- */
 
 static bool
 allowed(void *context, const char *token, size_t length)
@@ -233,7 +233,7 @@ config(void *context, json_t **out)
     return YB_OK;
 }
 
-/* ---- the store --------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------ */
 
 static enum yb_status
 ask_members(struct visit *visit, struct yb_wire_members *members_out)
@@ -441,7 +441,7 @@ drain(void *context, const char *node, bool draining, bool force)
     return status;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static enum yb_status
 open_port(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])

@@ -2,7 +2,7 @@
  *
  * admin.h -- what the admin port (observe/http.h) shows of this process and of its store.
  *
- * Health is read from what the roles wrote down at their last pulse. What the directory must be asked
+ * Health is read from what the roles wrote down at their last pulse. What only the directory knows
  * is asked over the wire, with a deadline, from the thread of the HTTP connection and on a loop of
  * its own, as any other client would: no worker of the process waits, or is waited for.
  *

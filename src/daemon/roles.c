@@ -66,7 +66,7 @@ struct yb_roles {
     uint32_t node_count;
 };
 
-/* ---- orders, on the role's worker ------------------------------------------------------------ */
+/* ---- orders, on the role's worker ----------------------------------------------------------- */
 
 static void
 order_listen(void *context)
@@ -178,7 +178,7 @@ order_destroy(void *context)
     }
 }
 
-/* ---- one role -------------------------------------------------------------------------------- */
+/* ---- one role ------------------------------------------------------------------------------- */
 
 static bool
 is_drained(struct role *role)
@@ -389,7 +389,7 @@ resolve(const char *what, const char *text, uint16_t port, struct yb_address_lis
     return status;
 }
 
-/* ---- the directory ---------------------------------------------------------------------------- */
+/* ---- the directory -------------------------------------------------------------------------- */
 
 static enum yb_status
 start_directory(struct yb_roles *roles, const char *listen, char why_out[YB_PROCESS_WHY_BYTES])
@@ -437,7 +437,7 @@ start_directory(struct yb_roles *roles, const char *listen, char why_out[YB_PROC
     return role->status;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------ */
+/* ---- nodes ---------------------------------------------------------------------------------- */
 
 static const char *
 policy_name(const struct yb_config *config)
@@ -618,7 +618,7 @@ start_nodes(struct yb_roles *roles, const struct yb_roles_options *options,
     return status;
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------ */
 
 enum yb_status
 yb_roles_start(struct yb_process *process, const struct yb_roles_options *options,
@@ -660,7 +660,7 @@ yb_roles_stop(struct yb_roles **roles_ref)
     free(roles);
 }
 
-/* ---- what can be asked ------------------------------------------------------------------------- */
+/* ---- what can be asked ---------------------------------------------------------------------- */
 
 bool
 yb_roles_await_registered(struct yb_roles *roles, uint64_t timeout_ns)

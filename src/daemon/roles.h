@@ -2,9 +2,9 @@
  *
  * roles.h -- the directory and the nodes of this process: wiring only.
  *
- * Each role has a worker of its own (a thread, a loop, a net), a port of its own, and shares nothing
- * with the others but the process's log, statistics and credentials. A node's heartbeats have one
- * more worker, so that data cannot hold them up.
+ * Each role has a worker of its own (a thread, a loop, a net), a port of its own, and shares
+ * nothing with the others but the process's log, statistics and credentials. A node's heartbeats
+ * have one more worker, so that data cannot hold them up.
  *
  *     start: directory --> listens --> its address --> nodes --> listen --> register
  *     stop:  ports close, running requests get the drain time, then everything ends: the nodes

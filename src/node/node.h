@@ -93,8 +93,8 @@ void yb_node_set_address(struct yb_node *node, const char *address);
 YB_CHECKED enum yb_status yb_node_start(struct yb_node *node, struct yb_net *net,
                                         struct yb_net *heart);
 
-/* The process is about to stop: whoever waits for news is answered, and nobody waits any more. To be
- * called before its net is drained, which would wait for these. */
+/* The process is about to stop: whoever waits for news is answered, and nobody waits any more. To
+ * be called before its net is drained, which would wait for these. */
 void yb_node_leave(struct yb_node *node);
 
 /* End timers and calls; requests that wait are answered CLOSED. Later yb_node_idle() is true. To

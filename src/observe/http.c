@@ -39,7 +39,7 @@ struct answer {
     size_t length;
 };
 
-/* ---- answers ------------------------------------------------------------------------------------- */
+/* ---- answers -------------------------------------------------------------------------------- */
 
 static unsigned
 code_of(enum yb_status status)
@@ -59,9 +59,12 @@ static struct answer
 json_answer(unsigned code, json_t *value)
 {
     struct answer answer = {.code = code, .type = JSON_TYPE};
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    int length = text == NULL ? -1 : asprintf(&answer.body, "%s\n", text);
 
-    answer.body = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
-    answer.length = answer.body == NULL ? 0 : strlen(answer.body);
+    answer.body = length < 0 ? NULL : answer.body;
+    answer.length = length < 0 ? 0 : (size_t)length;
+    free(text);
     json_decref(value);
     return answer;
 }
@@ -80,7 +83,7 @@ status_answer(enum yb_status status, json_t *value)
                : say(code_of(status), yb_status_name(status), yb_status_text(status));
 }
 
-/* ---- who may --------------------------------------------------------------------------------- */
+/* ---- who may -------------------------------------------------------------------------------- */
 
 static bool
 from_loopback(struct MHD_Connection *connection)
@@ -131,7 +134,7 @@ may_change(const struct yb_http *http, struct MHD_Connection *connection, struct
     return false;
 }
 
-/* ---- paths ----------------------------------------------------------------------------------- */
+/* ---- paths ---------------------------------------------------------------------------------- */
 
 static struct answer
 ready(const struct yb_http *http)
@@ -259,7 +262,7 @@ route(const struct yb_http *http, struct MHD_Connection *connection, const char 
     return say(MHD_HTTP_NOT_FOUND, "NOT_FOUND", "there is no such path");
 }
 
-/* ---- the library's callback ----------------------------------------------------------------------- */
+/* ---- the library's callback ----------------------------------------------------------------- */
 
 /* It is called when the header has come, for each piece of a body, and at the end: bodies are
  * read past. */
@@ -302,7 +305,7 @@ on_request(void *owner, struct MHD_Connection *connection, const char *path, con
     return result;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static enum yb_status
 why_not(int error, const struct yb_address *address, char why_out[YB_ADDRESS_WHY_BYTES])

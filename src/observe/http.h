@@ -19,8 +19,9 @@
  *   H2  Beyond loopback nothing listens without a secret, unless `insecure` was asked for.
  *   H3  At most `connections_max` connections, each idle for a few seconds at most.
  *
- * Threads   One that accepts, and one for each connection; callbacks run on the latter, several at a
- *           time, and may wait as long as they have a deadline. create and destroy: one thread.
+ * Threads   One that accepts, and one for each connection; callbacks run on the latter, several
+ *           at a time, and may wait as long as they have a deadline. create and destroy: one
+ *           thread.
  * Memory    The source is borrowed for the port's life. What callbacks return is consumed.
  */
 #ifndef YB_OBSERVE_HTTP_H

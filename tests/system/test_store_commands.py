@@ -147,9 +147,9 @@ def _():
         expect(told(server, "explain", "gone")["fate"] == "removed", "removed")
         command(server, "put", "short", "--ttl-ms", "50", data=b"x")
         until(lambda: told(server, "explain", "short")["fate"] == "expired", "expired")
-        for number in range(12):
+        for number in range(8):
             command(server, "put", f"big/{number}", data=os.urandom(700_000))
-        fates = [told(server, "explain", f"big/{n}") for n in range(12)]
+        fates = [told(server, "explain", f"big/{n}") for n in range(8)]
         evicted = [f for f in fates if f["presence"] == "absent"]
         expect(evicted and all(f["fate"] == "evicted" for f in evicted), str(fates))
         expect(command(server, "get", "there")[0] == b"x" * 1000, "the pinned one stays")
@@ -160,10 +160,10 @@ def _():
 @case("node check: every byte of every node is accounted for")
 def _():
     with store("--nodes", "3") as server:
-        for number in range(20):
+        for number in range(8):
             command(server, "put", f"k{number}", "--replicas", "2", data=os.urandom(20_000))
         nodes = told(server, "node", "check")["nodes"]
-        expect(len(nodes) == 3 and sum(n["blocks"] for n in nodes) == 40, str(nodes))
+        expect(len(nodes) == 3 and sum(n["blocks"] for n in nodes) == 16, str(nodes))
         for node in nodes:
             expect(node["consistent"] and node["used"] == node["live"] + node["in_flight"]
                    + node["ungranted"] + node["quarantined"], str(node))
@@ -174,7 +174,7 @@ def _():
 @case("a drained node has nothing that is not elsewhere, and can be taken back")
 def _():
     with apart(2) as (directory, nodes):
-        values = {f"k{i}": os.urandom(50_000) for i in range(12)}
+        values = {f"k{i}": os.urandom(50_000) for i in range(9)}
         for key, value in values.items():
             command(directory, "put", key, data=value)
         on = [k["node"] for k in told(directory, "ls")["keys"]]
@@ -193,7 +193,7 @@ def _():
 @case("blocks with two copies survive a node that is killed; the others are told as lost")
 def _():
     with apart(3) as (directory, nodes):
-        values = {f"k{i}": os.urandom(30_000) for i in range(10)}
+        values = {f"k{i}": os.urandom(30_000) for i in range(6)}
         for key, value in values.items():
             command(directory, "put", key, "--replicas", "2", data=value)
         for number in range(6):
