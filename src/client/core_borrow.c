@@ -2,7 +2,7 @@
  *
  * Blocks of this host's nodes that are borrowed: read where they lie.
  *
- *     PIN with `borrow` --> where --> the pool, mapped here --> data ... --> RELEASE --> OK or STALE
+ * PIN with `borrow` --> where --> the pool, mapped here --> data ... --> RELEASE --> OK, STALE
  *
  * A loan is a record of this process: which mapping is kept, and which pin of which node it is. The
  * handle of an item has the record's generation inside. A release unmaps first, so that nothing is

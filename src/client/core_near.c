@@ -2,9 +2,9 @@
  *
  * The engine's way to a node: shared memory of this host, and device memory wherever the node is.
  *
- *     get:  PIN --> reads of the engine, straight into the caller's memory --> good: RELEASE, later
- *                      |                                                  `--> late: RELEASE, and its
- *                      |                                                       answer decides (C7)
+ *     get:  PIN --> reads, straight into the caller's memory --> in time: RELEASE, later
+ *                      |                                    `--> late: RELEASE, whose answer
+ *                      |                                         decides (C7)
  *                      +--> failed, and quiet: the same node by frames
  *
  * A batch of the engine that has ended writes nothing any more; only then is an item tried another

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: clients and nodes of one host move blocks through the transfer engine, with the outcomes and
- * the bytes that frames have, whatever goes wrong; and device memory goes no other way.
+ * Goal: clients and nodes of one host move blocks through the transfer engine, with the outcomes
+ * and the bytes that frames have, whatever goes wrong; and device memory goes no other way.
  * Method: a directory, nodes and clients on real sockets, in this process and in others, which are
  * this program with another first argument. The client's counters tell which way bytes went.
  */
@@ -151,7 +151,7 @@ remove_one(struct yb_client *client, const char *key)
     return item.status;
 }
 
-/* Go on until bytes go by shared memory: engines prove themselves to each other beside the calls. */
+/* Go on until bytes go by shared memory: engines prove themselves beside the calls. */
 static void
 await_near(struct yb_client *client)
 {
@@ -326,8 +326,7 @@ test_store_local__values_that_their_sender_let_go_are_not_committed(void **state
     struct yb_client *client = ground_client(ground, NULL);
     struct value value = value_make(MIB, 1);
     struct yb_client_item item = item_of("late", &value);
-    struct yb_client_counters before;
-    struct yb_client_counters after;
+    struct yb_client_counters before, after;
     yb_client_handle handle;
 
     (void)state;
@@ -360,8 +359,7 @@ test_store_local__values_that_cannot_be_fetched_are_sent(void **state)
     struct yb_client *client = ground_client(ground, NULL);
     struct value value = value_make(2 * MIB, 2);
     struct yb_client_item item = item_of("torn", &value);
-    struct yb_client_counters before;
-    struct yb_client_counters after;
+    struct yb_client_counters before, after;
     yb_client_handle handle;
 
     (void)state;
@@ -397,8 +395,7 @@ test_store_local__a_node_fetches_from_the_process_that_asks_and_from_no_other(vo
     struct yb_client *client = ground_client(ground, NULL);
     struct yb_client *victim = ground_client(ground, NULL);
     struct value value = value_make(MIB, 1);
-    struct yb_client_counters before;
-    struct yb_client_counters after;
+    struct yb_client_counters before, after;
 
     (void)state;
     await_near(client);
@@ -822,10 +819,8 @@ test_store_local__what_a_killed_client_borrowed_comes_back(void **state)
 static void *
 kill_main(void *context)
 {
-    struct child *child = context;
-
     pause_ms(30);
-    child_kill(child);
+    child_kill(context);
     return NULL;
 }
 
