@@ -64,7 +64,7 @@ enum yb_status
 yb_transfer_register(struct yb_transfer *engine, void *base, uint64_t length,
                      const struct yb_transfer_memory *given, yb_transfer_region *region_out)
 {
-    struct yb_transfer_memory memory;
+    struct yb_transfer_memory memory = {0};
     struct yb_region_info info = {
         .base = base,
         .length = length,
@@ -110,7 +110,7 @@ enum yb_status
 yb_transfer_alloc(struct yb_transfer *engine, uint64_t length,
                   const struct yb_transfer_memory *given, void **base_out)
 {
-    struct yb_transfer_memory memory;
+    struct yb_transfer_memory memory = {0};
     struct yb_shared_options options = {.length = length, .numa_node = YB_SHARED_NUMA_ANY};
     struct yb_allocation *allocation;
     struct yb_region_info info = {0};
