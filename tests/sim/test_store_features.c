@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: what a node does with blocks beside keeping them: time to live, pins, groups, chains,
- *   quotas, replicas and their places, repair, draining, holds, newcomers.
+ * Goal: what a store does with blocks beside keeping them: time to live, pins, groups, chains,
+ *   quotas, replicas and their places, repair, draining, holds, newcomers, the reuse gate.
  * Method: a whole store in virtual time; what a node has is read from the node itself.
  */
 #include "../unit/unit.h"
@@ -459,7 +459,8 @@ copies(struct store_world *world)
 static void
 test_features__a_death_is_repaired_up_to_the_wanted_number(void **state)
 {
-    struct store_world *world = begin(4, 1);
+    struct store_world *world =
+        begin_with(&(struct store_options){.nodes = 6, .clients = 1, .tune_node = two_racks});
     uint32_t lost;
 
     (void)state;
@@ -467,19 +468,17 @@ test_features__a_death_is_repaired_up_to_the_wanted_number(void **state)
         assert_int_equal(put(world, 0, key, 2), YB_OK);
     }
     assert_int_equal(on_all(world, 0, 59), 120);
-    lost = on_node(world, 1, 0, 59).count;
+    lost = on_node(world, 2, 0, 59).count;
     assert_true(lost > 0);
     assert_int_equal(copies(world), 0);
-    store_crash(store_node(world, 1), YB_SIM_DEATH_SILENT);
+    store_crash(store_node(world, 2), YB_SIM_DEATH_SILENT);
     for (uint32_t i = 0; i < 100 && on_all(world, 0, 59) < 120; i++) {
         store_run_ms(world, 100);
     }
     assert_int_equal(on_all(world, 0, 59), 120);
     assert_in_range(copies(world), (uint64_t)lost * VALUE, (uint64_t)lost * VALUE * 11 / 10);
-    for (uint32_t node = 0; node < 4; node++) { /* They went to more than one. */
-        assert_true(node == 1 || on_node(world, node, 0, 59).count < 60);
-    }
-    for (uint32_t key = 0; key < 60; key++) {
+    for (uint32_t key = 0; key < 60; key++) { /* In both zones, as before. */
+        assert_int_equal(on_node(world, 4, key, key).count + on_node(world, 5, key, key).count, 1);
         assert_true(there(world, 0, key));
     }
     store_world_destroy(&world);
@@ -607,22 +606,23 @@ test_features__a_newcomer_gets_at_most_twice_its_share(void **state)
         store_run_ms(world, 10);
     }
     store_run_ms(world, 300);
-    for (uint32_t first = 1000; first < 1200; first += STORE_BATCH_MAX / 2) {
-        uint32_t keys[STORE_BATCH_MAX / 2];
+    for (uint32_t first = 1000; first < 1000 + 75 * STORE_BATCH_MAX; first += STORE_BATCH_MAX) {
+        uint32_t keys[STORE_BATCH_MAX];
         struct store_op *op;
 
-        for (uint32_t i = 0; i < STORE_BATCH_MAX / 2; i++) {
+        for (uint32_t i = 0; i < STORE_BATCH_MAX; i++) {
             keys[i] = first + i;
         }
-        op = store_op(world, first / 8 % 2, YB_CLIENT_PUT, keys, STORE_BATCH_MAX / 2, 5000);
-        for (uint32_t i = 0; i < STORE_BATCH_MAX / 2; i++) {
-            store_value(op, i, first, VALUE);
+        op = store_op(world, first / STORE_BATCH_MAX % 2, YB_CLIENT_PUT, keys, STORE_BATCH_MAX,
+                      5000);
+        for (uint32_t i = 0; i < STORE_BATCH_MAX; i++) {
+            store_value(op, i, first, 400);
         }
         assert_int_equal(run(op), YB_OK);
-        assert_true(on_node(world, 3, first, first + 7).count < 8); /* No batch as a whole. */
+        assert_true(on_node(world, 3, first, first + STORE_BATCH_MAX - 1).count < STORE_BATCH_MAX);
     }
-    got = on_node(world, 3, 1000, 1199).count;
-    assert_in_range(got, 50, 200 * 2 / 4);
+    got = on_node(world, 3, 1000, 3000).count;
+    assert_in_range(got, 300, 1200 * 2 / 4); /* 525 are expected, give or take 17. */
     store_world_destroy(&world);
 }
 
@@ -723,6 +723,37 @@ test_features__too_much_that_waits_for_a_grant_waits_outside_and_nothing_sticks(
     store_world_destroy(&world);
 }
 
+/* ---- what callers are told ------------------------------------------------------------------- */
+
+static void
+test_features__a_node_without_a_lease_is_away_to_callers(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct yb_sim_host *alone[] = {store_directory(world)->host};
+    uint32_t refused = 0;
+
+    (void)state;
+    assert_int_equal(put(world, 0, 1, 1), YB_OK);
+    assert_true(there(world, 0, 1));
+    yb_sim_partition(world->sim, alone, 1);
+    for (uint32_t i = 0; i < 60; i++) { /* Hints lead to the node, which may not serve any more. */
+        const uint32_t key = 1;
+        struct store_op *op = store_op(world, 0, YB_CLIENT_GET, &key, 1, 20);
+        enum yb_status status = run(op);
+
+        assert_true(status == YB_OK || status == YB_PEER_LOST || status == YB_TIMED_OUT);
+        refused += status != YB_OK;
+        op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 20);
+        store_value(op, 0, 1, 64);
+        assert_int_not_equal(run(op), YB_FENCED);
+    }
+    assert_true(refused > 0);
+    store_heal(world);
+    store_run_ms(world, 2000);
+    assert_int_equal(put(world, 0, 2, 1), YB_OK);
+    store_world_destroy(&world);
+}
+
 /* ---- the reuse gate -------------------------------------------------------------------------- */
 
 static void
@@ -804,6 +835,7 @@ main(void)
         cmocka_unit_test(test_features__a_death_is_repaired_up_to_the_wanted_number),
         cmocka_unit_test(test_features__reads_are_spread_over_replicas),
         cmocka_unit_test(test_features__duplicates_go_first_until_a_copy_is_the_only_one),
+        cmocka_unit_test(test_features__a_node_without_a_lease_is_away_to_callers),
         cmocka_unit_test(test_features__existence_is_what_is_worth_loading_where_that_is_asked),
         cmocka_unit_test(test_features__a_node_drains_without_loss),
         cmocka_unit_test(test_features__a_last_copy_without_room_stays_and_is_reported),
