@@ -460,8 +460,8 @@ now_ns(void)
 }
 
 /* Whether a call outlived its deadline. On a loaded machine all that is due may be late, so that it
- * is judged by the order of ends: it is late if YOUNGER of those that ended lately, before it, began
- * a second after its deadline. */
+ * is judged by the order of ends: it is late if YOUNGER of those that ended lately, before it,
+ * began a second after its deadline. */
 static bool
 is_late(const struct load *load, uint64_t began_ns)
 {
