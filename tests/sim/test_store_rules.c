@@ -178,8 +178,16 @@ test_a5__dead_is_dead(void **state)
     part(world, node, true);
     store_run_ms(world, 4 * LEASE_MS);
     assert_int_equal(store_exist(world, 0, 1), YB_NOT_FOUND);
+    assert_int_equal(store_remove(world, 0, 1), YB_NOT_FOUND);
     yb_sim_heal(world->sim);
-    store_run_ms(world, 3000);
+    for (uint32_t i = 0; i < 100000 && !store_ready(world); i++) {
+        (void)yb_sim_step(world->sim);
+    }
+    for (uint32_t i = 0; i < 300; i++) { /* Not even until its inventory is answered. */
+        store_check(world);
+        (void)yb_sim_step(world->sim);
+    }
+    store_run_ms(world, 1000);
     assert_true(store_ready(world));
     yb_node_info(store_node(world, node)->life->node, &info);
     assert_int_equal(info.blocks, 0);
