@@ -265,7 +265,7 @@ route(const struct yb_http *http, struct MHD_Connection *connection, const char 
 /* ---- the library's callback ----------------------------------------------------------------- */
 
 /* It is called when the header has come, for each piece of a body, and at the end: bodies are
- * read past. */
+ * read past. lint: size, the parameters are the HTTP library's */
 static enum MHD_Result
 on_request(void *owner, struct MHD_Connection *connection, const char *path, const char *method,
            const char *version, const char *upload, size_t *upload_bytes, void **state)
