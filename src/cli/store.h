@@ -96,7 +96,7 @@ void yb_cli_print_key(FILE *out, const void *key, size_t length);
 /* Set "key" of an object; of one that is not UTF-8, "key_hex". */
 void yb_cli_json_key(json_t *object, const void *key, size_t length);
 
-/* ---- one block, as everybody sees it (explain.c) --------------------------------------------- */
+/* ---- one block, as everybody sees it (explain.c) -------------------------------------------- */
 
 struct yb_cli_copy {
     uint16_t slot;
