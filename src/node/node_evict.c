@@ -236,6 +236,23 @@ yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
     return status;
 }
 
+enum yb_status
+yb_node_record(struct yb_node *node, struct yb_id hash, struct yb_block **block_out)
+{
+    enum yb_status status = yb_block_take(node->blocks, hash, block_out);
+
+    /* A victim that is still being read keeps its record for a while. */
+    for (uint32_t i = 0; status != YB_OK && i < YB_NODE_EVICT_STEP; i++) {
+        if (evict_next(node, NULL) == 0) {
+            yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
+            node->refused_space_ever++;
+            return YB_NO_SPACE;
+        }
+        status = yb_block_take(node->blocks, hash, block_out);
+    }
+    return status == YB_OK ? YB_OK : YB_NO_SPACE;
+}
+
 /* Tenants that have more than they may, since others of their blocks are elsewhere: back to it. */
 static void
 keep_to_credits(struct yb_node *node)

@@ -294,6 +294,10 @@ void yb_node_limit(struct yb_node *node, uint32_t tenant);
 YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
                                        struct yb_dram_extent *extent_out);
 
+/* Take a record for a block, if need be one that is evicted for it. Fails with NO_SPACE. */
+YB_CHECKED enum yb_status yb_node_record(struct yb_node *node, struct yb_id hash,
+                                         struct yb_block **block_out);
+
 /* Evict down to the low mark if use is above the high one: some steps at a time. */
 void yb_node_evict_tick(struct yb_node *node);
 

@@ -32,10 +32,10 @@ yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
     if (status != YB_OK) {
         return status == YB_TOO_LARGE ? YB_NO_SPACE : status;
     }
-    status = yb_block_take(node->blocks, intake->hash, &block);
+    status = yb_node_record(node, intake->hash, &block);
     if (status != YB_OK) {
         yb_dram_free(node->pool, &extent);
-        return YB_NO_SPACE;
+        return status;
     }
     block->extent = extent;
     block->write = intake->write;

@@ -57,6 +57,13 @@ printf '#!/bin/sh\nexit 1\n' >tools/gen/a.sh && chmod +x tools/gen/a.sh
 expect 1 generated.sh 'a generated file is stale'
 rm tools/gen/a.sh
 sin scripts.sh tools/a.py "def f(:" 'Python that does not parse'
+mkdir -p docs && cp "$source/docs/semantics.md" docs/
+cp "$source/include/yuebing/client.h" include/yuebing/
+cp -r "$source/tests/unit" "$source/tests/sim" "$source/tests/system" tests/
+expect 0 semantics.py 'content before: a row whose test is not there'
+sed -i 's/:flipped_byte`/:no_such_case`/' docs/semantics.md
+expect 1 semantics.py 'a row whose test is not there'
+rm -r docs tests/sim tests/system tests/unit include/yuebing/client.h
 sin format.sh src/base/a.c "$spdx\nint   yb_a;" 'spacing of its own'
 head -c 204801 /dev/zero >big
 expect 1 blobs.sh 'a file above 200 KB'

@@ -12,7 +12,7 @@ def received(client, clients):
 
 
 @case("with 8, 32 and 128 clients a dropped block is told to those that read it lately, to no others")
-def _():
+def told_to_recent_readers_only():
     with Store(nodes=1, memory="128m") as store, store.client() as writer, \
             store.client(joined=False) as crowd:
         node, keys = store.nodes[0], f"k:0-{BLOCKS - 1}"

@@ -13,7 +13,7 @@ def named(client, name):
 
 
 @case("each start is known within two seconds, and the old life is nobody's any more")
-def _():
+def old_life_is_gone():
     with Store(nodes=1, lease_ms=500 * SLOWER) as store, store.client() as client:
         again = store.node("a").begin()
         address = again.address

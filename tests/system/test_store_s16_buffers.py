@@ -13,7 +13,7 @@ def check(client, pieces, status, **more):
 
 
 @case("a value of 100 bytes goes where it fits, whatever the pieces, and nowhere else")
-def _():
+def where_it_fits():
     with Store() as store, store.client() as a, store.client() as b:
         a.put("k:1", bytes=100).each("OK")
         for pieces in ("100", "128", "64,64", "50,50", "64,0,36", "0,100", "99,1"):
@@ -23,7 +23,7 @@ def _():
 
 
 @case("lists that cannot be are refused, and nothing is read or written")
-def _():
+def impossible_lists_refused():
     with Store() as store, store.client() as a, store.client() as b:
         a.put("k:1", bytes=100).each("OK")
         for pieces in ("max,max", "none"):
@@ -36,7 +36,7 @@ def _():
 
 
 @case("a range takes what there is, into as much room as there is")
-def _():
+def ranges():
     with Store() as store, store.client() as a:
         a.put("k:1", bytes=100).each("OK")
         for offset, room, bytes_ in ((0, 10, 10), (90, 10, 10), (90, 20, 10), (99, 1, 1),
@@ -48,7 +48,7 @@ def _():
 
 
 @case("a batch of good and too small buffers has each answer in its place")
-def _():
+def each_in_its_place():
     with Store() as store, store.client() as a:
         a.put("k:0-99", bytes=100).all("OK")
         found = a.get("k:0-99", room="100,99,128", version=1)

@@ -5,7 +5,7 @@ from yuebing import SLOWER, case, expect, main, until
 
 
 @case("a second put of a key, of the same size or not, is EXISTS and changes nothing")
-def _():
+def second_is_exists():
     with Store() as store, store.client() as a, store.client() as b:
         a.put("k:1", bytes=MIB, version=1).each("OK")
         until(lambda: store.used()["live"] >= MIB, "it is counted")
@@ -18,7 +18,7 @@ def _():
 
 
 @case("a new version replaces the whole value; the memory of the old one comes back")
-def _():
+def replace_frees_the_old():
     with Store() as store, store.client() as a, store.client() as b:
         for version in range(1, 30):
             a.put("k:1", bytes=version * 100_000, version=version, replace=1).each("OK")
@@ -29,7 +29,7 @@ def _():
 
 
 @case("a put into a pool that is full of what may not go says NO_SPACE at once")
-def _():
+def full_says_so_at_once():
     with Store(memory="32m") as store, store.client() as client:
         number = 0
         while client.put(f"pin:{number}", bytes=MIB, hard=1).items == ["OK"]:

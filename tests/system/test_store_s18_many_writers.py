@@ -24,7 +24,7 @@ def received(store):
 
 @case("16 processes put the same keys: one OK each, readers see the winner whole or nothing, and "
       "hardly a byte moves twice")
-def _():
+def one_wins_each():
     memory = KEYS * BYTES * 2 + 64 * MIB
     with Store(nodes=2, memory=str(memory)) as store, clients(store, WRITERS) as writers, \
             clients(store, 4) as readers:
@@ -57,7 +57,7 @@ def _():
 
 
 @case("with replace, readers see an old or a new whole value, and versions never go back")
-def _():
+def replace_never_mixes():
     with Store(nodes=2) as store, clients(store, 4) as writers, clients(store, 2) as readers:
         writers[0].put("k:0-9", bytes=100_000, replace=1, version=1).all("OK")
         for reader in readers:

@@ -9,7 +9,7 @@ SIZES = f"1000,1000,1000,1000,{TOO_LARGE},1000"
 
 
 @case("the first of two equal keys in a batch wins, what is there exists, what is too large is told")
-def _():
+def first_of_two_wins():
     with Store(memory="32m") as store, store.client() as client:
         client.put("k:3", bytes=1000, version=9).each("OK")
         client.put(KEYS, bytes=SIZES).each("OK", "OK", "EXISTS", "EXISTS", "TOO_LARGE", "OK")
@@ -24,7 +24,7 @@ def _():
 
 
 @case("doubles with replace leave one of the two, whole")
-def _():
+def replace_leaves_one_whole():
     with Store() as store, store.client() as client:
         for number in range(20):
             found = client.put("k:1,k:1,k:2", bytes="1000,2000,3000", version=number + 1,

@@ -13,7 +13,7 @@ HEAL_S = (1.0 + 1.0) * SLOWER  # The time of an unfinished write, and a tick.
 
 
 @case("after kill -9 at any point another client puts the key soon, and the space comes back")
-def _():
+def killed_writer_leaves_nothing():
     rng = random.Random(20)
     with Store(nodes=2, memory="192m") as store, store.client() as other:
         for number in range(ROUNDS):
@@ -38,7 +38,7 @@ def _():
 
 
 @case("a writer that is cut off from the directory after its bytes were sent is nobody's problem")
-def _():
+def cut_off_writer():
     with Store(nodes=1) as store, store.client() as other, \
             Relay(store.directory.address) as relay, Client(relay.address) as writer:
         for number in range(10):

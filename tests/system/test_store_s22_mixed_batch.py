@@ -10,7 +10,7 @@ D_MS = 1000 * SLOWER
 
 
 @case("of 1000 keys 3 are missing, 2 buffers are small, 10 lie on a stopped node: 985 come")
-def _():
+def healthy_ones_come_at_once():
     # A lease longer than the case: the node that stops stays a member.
     with Store(nodes=3, lease_ms=20000, words=()) as store, store.client(no_shm=1) as a, \
             store.client(no_shm=1) as b:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """S25, remove against readers: what is being read is read whole, and gone for everybody else."""
 from store import MIB, Store
-from yuebing import LONG, case, expect, main, until
+from yuebing import LONG, SLOWER, case, expect, main, until
 
 
 @case("a missing key is NOT_FOUND, and an exist does not delay its removal")
-def _():
+def missing_is_not_found():
     with Store() as store, store.client() as a, store.client() as b:
         a.remove("no:1").each("NOT_FOUND")
         for number in range(50):
@@ -18,7 +18,7 @@ def _():
 
 
 @case("a removal during a read: the reader gets the whole old value or a failure, never garbage")
-def _():
+def reader_sees_whole_or_nothing():
     with Store(nodes=1, memory="256m") as store, store.client() as a, \
             store.client(no_shm=1) as reader:
         for number in range(20 if LONG else 6):
@@ -37,7 +37,7 @@ def _():
 
 
 @case("what is held stays, unless it is forced")
-def _():
+def held_stays():
     with Store() as store, store.client() as a, store.client() as b:
         a.put("k:1", bytes=1000).each("OK")
         b.exist("k:1", hold=30000).each("OK")
@@ -48,7 +48,7 @@ def _():
 
 
 @case("after remove_all under load everything can be put and read again")
-def _():
+def remove_all_under_load():
     with Store(nodes=2) as store, store.client() as a, store.client() as b:
         a.put("k:0-999", bytes=1000, version=1).all("OK")
         b.loop(0, "get", "k:0-99", batch=5, bytes=1000, threads=2)
@@ -71,7 +71,7 @@ def _():
 
 
 @case("keys that match go, the others stay; a listing names what is there")
-def _():
+def matching_keys_go():
     with Store(nodes=2) as store, store.client() as a:
         a.put("ab:0-99,b:0-99", bytes=100).all("OK")
         expect(a.ask("list")["count"] == 200, "all")
@@ -88,8 +88,31 @@ def _():
         expect(gone["count"] == 10 and a.ask("list")["count"] == 90, f"{gone}")
 
 
+@case("a removal that a stopped node cannot hear of is not acknowledged, and is done when told again")
+def lost_answers():
+    with Store(nodes=2, lease_ms=4000 * SLOWER) as store, store.client(no_shm=1) as a, \
+            store.client(no_shm=1) as b:
+        for forced in (False, True):
+            a.put("k:0-9", bytes=1000, preferred="n0").all("OK")
+            b.get("k:0-9", bytes=1000).all("OK")
+            store.nodes[0].pause()
+            if forced:
+                found = a.ask("remove_all", force=1, ms=300)
+                expect(found.status in ("IN_DOUBT", "TIMED_OUT"), f"{found}")
+            else:
+                found = a.remove("k:0-9", ms=300).all("IN_DOUBT", "TIMED_OUT")
+            expect(found["ms"] < 1500 * SLOWER, f"{found}")
+            store.nodes[0].go_on()
+            if forced:
+                expect(a.ask("remove_all", force=1).status == "OK", "once more")
+            else:
+                a.remove("k:0-9").all("OK", "NOT_FOUND")
+            b.get("k:0-9", bytes=1000).all("NOT_FOUND")
+            b.exist("k:0-9").all("NOT_FOUND")
+
+
 @case("a client that leaves, or dies, takes no key with it, and no other tenant's")
-def _():
+def leaving_removes_nothing():
     with Store() as store, store.client() as a:
         with store.client() as b:
             b.put("b:0-9", bytes=100).all("OK")

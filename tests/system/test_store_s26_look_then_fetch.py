@@ -5,7 +5,7 @@ from yuebing import case, expect, main, until
 
 
 @case("of a group of eight one goes: the get tells exactly which, and brings the others")
-def _():
+def tells_which_is_gone():
     with Store(nodes=2) as store, store.client() as a, store.client() as b:
         a.put("g:0-7", bytes=1000).all("OK")
         b.exist("g:0-7").all("OK")
@@ -16,7 +16,7 @@ def _():
 
 
 @case("what was found with a hold survives a flood that evicts all the rest")
-def _():
+def hold_keeps():
     with Store(memory="32m", lease_ms=5000) as store, store.client() as a, store.client() as b:
         a.put("g:0-7", bytes=MIB // 4).all("OK")
         a.put("old:0-7", bytes=MIB // 4).all("OK")
@@ -30,7 +30,7 @@ def _():
 
 
 @case("a hold ends, and then its block may go")
-def _():
+def hold_ends():
     with Store(memory="32m") as store, store.client() as a, store.client() as b:
         a.put("g:0-7", bytes=MIB // 4).all("OK")
         b.exist("g:0-7", hold=100).all("OK")

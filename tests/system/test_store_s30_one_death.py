@@ -14,8 +14,8 @@ def rss(pid):
 
 
 @case("of many keys on ten nodes exactly those of the dead one vanish; 64 nodes may come meanwhile")
-def _():
-    memory = "2560m" if LONG else "320m"
+def only_its_keys_vanish():
+    memory = str(KEYS * 4096 * 2)  # A node has a record for each 4 KiB.
     with Store(nodes=0) as store, store.client(no_shm=1) as a, store.client(no_shm=1) as b:
         before = rss(store.directory.pid)
         nine = node(store.directory.address, "--node-count", "9", name="many", memory=memory)
@@ -23,7 +23,7 @@ def _():
         nine.begin()
         until(lambda: len(a.nodes()) == 9, "nine nodes are known")
         a.put(f"k:0-{KEYS - PART - 1}", bytes=64, batch=8000, ms=30000).all("OK")
-        dying = store.node("dying", memory=memory)
+        dying = store.node("dying", memory=str(PART * 4096 * 2))
         store.nodes.append(dying)
         dying.begin()
         until(lambda: len(b.nodes()) == 10, "ten nodes are known")
@@ -56,7 +56,7 @@ def _():
 
 
 @case("at the most keys that the directory knows, puts evict or say that there is no space")
-def _():
+def most_keys():
     with Store(nodes=1, directory_words=("--directory-records", "2048")) as store, \
             store.client() as client:
         for part in range(8):
@@ -67,6 +67,17 @@ def _():
         expect(0 < found <= 2048, f"{found} are there")
         for part in range(8):
             client.get(f"k{part}:0-999", bytes=64).all("OK", "NOT_FOUND")
+
+
+@case("when a node has no record left for a key, an older one makes room, though there is memory")
+def records_make_room():
+    with Store(nodes=1, memory="16m") as store, store.client() as client:
+        for part in range(10):
+            client.put(f"k{part}:0-999", bytes=16, ms=10000).all("OK")
+        found = [client.exist(f"k{part}:0-999").counted["OK"] for part in range(10)]
+        expect(sum(found) >= 4000 and found[9] == 1000, f"{found} are there")
+        expect(store.metric("yuebing_node_evicted_total") > 0, "some went")
+        client.get("k9:0-999", bytes=16).all("OK")
 
 
 main()

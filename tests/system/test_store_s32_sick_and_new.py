@@ -80,7 +80,7 @@ def quiet_again(client, seconds):
 
 
 @case("a node dies under load: puts go elsewhere within a second, its keys fail fast")
-def _():
+def dead_node():
     with Store(nodes=3, memory="128m", lease_ms=3000 * SLOWER) as store, \
             store.client(no_shm=1) as a, store.client(no_shm=1) as b:
         b.put("dead:0-9", bytes=1000, preferred="n0").all("OK")
@@ -99,7 +99,7 @@ def _():
 
 
 @case("a port that refuses while its heart beats gets nothing new, and is used again when well")
-def _():
+def sick_port():
     with Store(nodes=1, memory="256m") as store, store.client(no_shm=1) as a, \
             store.client(no_shm=1) as b:
         # A port of its own choice would be another one after a second listen().
@@ -129,7 +129,7 @@ def _():
 
 
 @case("a newcomer among full nodes gets at most twice its fair share, and no whole batch")
-def _():
+def newcomer():
     with Store(nodes=3, memory="64m") as store, store.client(no_shm=1) as a:
         for number in range(10):
             a.put(f"old{number}:0-99", bytes=200_000).all("OK", "NO_SPACE", "AGAIN")

@@ -46,17 +46,17 @@ def round_trip(clean):
 
 
 @case("after a clean stop and a start all keys are there again, for clients that did nothing")
-def _():
+def clean_stop():
     round_trip(True)
 
 
 @case("after kill -9 and a start all keys are there again, too")
-def _():
+def killed():
     round_trip(False)
 
 
 @case("without a cluster file it is a new cluster: nodes come back to it, and puts work")
-def _():
+def without_a_file():
     with Store(nodes=1) as store, store.client() as a:
         a.put("k:0-99", bytes=1000).all("OK")
         address = store.directory.address
@@ -70,7 +70,7 @@ def _():
 
 
 @case("what is asked while nobody serves waits for its deadline, and not longer")
-def _():
+def nobody_serves():
     with Store(nodes=1) as store, store.client() as a:
         a.put("k:0-9", bytes=1000).all("OK")
         store.directory.pause()

@@ -36,7 +36,7 @@ def time_wait(port):
 
 
 @case("64 threads make thousands of small gets over a handful of connections")
-def _():
+def few_connections():
     with Store(nodes=2, memory="128m") as store, store.client(no_shm=1) as client:
         client.put("k:0-999", bytes=4096).all("OK")
         client.loop(0, "get", "k:0-999", batch=1, bytes=4096, threads=64)
@@ -53,7 +53,7 @@ def _():
 
 
 @case("large values use the connections that are there, and come whole")
-def _():
+def large_values():
     with Store(nodes=2, memory="512m") as store, store.client(no_shm=1) as client:
         client.put("big:0-7", bytes=16 * MIB, batch=1).all("OK")
         client.loop(0, "get", "big:0-7", batch=1, bytes=16 * MIB, threads=8)
@@ -65,7 +65,7 @@ def _():
 
 
 @case("an idle store, and a client that waits for a stopped node, use hardly any processor")
-def _():
+def idle_and_waiting():
     with Store(nodes=1, lease_ms=20000) as store, store.client(no_shm=1) as client:
         client.put("k:0-99", bytes=4096).all("OK")
         client.get("k:0-99", bytes=4096).all("OK")

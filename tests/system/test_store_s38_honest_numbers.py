@@ -40,7 +40,7 @@ def flip(pid, mark, at):
 
 
 @case("100 gets of which 60 hit are 100 gets and 60 hits, for the client and for the nodes")
-def _():
+def gets_and_hits():
     with Store(nodes=2) as store, store.client(no_shm=1) as a, store.client(no_shm=1) as b:
         a.put("k:0-59", bytes=1000).all("OK")
         found = b.get("k:0-99", bytes=1000).sound()
@@ -55,7 +55,7 @@ def _():
 
 
 @case("1000 misses and 500 refused puts are no lines of an error, and counted by their reason")
-def _():
+def misses_are_no_errors():
     with Store(nodes=1) as store, store.client() as a:
         a.put("k:0-99", bytes=100).all("OK")
         lines = len(store.nodes[0].log) + len(store.directory.log)
@@ -73,7 +73,7 @@ def _():
 
 
 @case("used and capacity agree between the node, the directory's members and what was put")
-def _():
+def used_agrees():
     with Store(nodes=1, memory="64m") as store, store.client() as a:
         a.put("k:0-99", bytes=100_000).all("OK")
         until(lambda: store.used()["live"] >= 10_000_000, "it is counted")
@@ -87,7 +87,7 @@ def _():
 
 
 @case("a flipped byte gives CORRUPT, to whole reads and to ranges, and the key can be put again")
-def _():
+def flipped_byte():
     for ranged in (0, 1):
         with Store(nodes=1, words=("--node-verify",)) as store, store.client(no_shm=1) as a:
             a.put("k:1", bytes=300_000, version=MARK).each("OK")

@@ -8,7 +8,7 @@ from yuebing import PROGRAM, case, environment, expect, main, until
 
 
 @case("memory that is registered twice is usable until both are given back")
-def _():
+def registered_twice():
     with Store(nodes=1) as store, store.client() as a:
         expect(a.ask("lend", bytes=MIB).status == "OK", "once")
         expect(a.ask("lend", bytes=MIB).status == "OK", "twice")
@@ -20,7 +20,7 @@ def _():
 
 
 @case("a pool of an odd size works up to its last byte, and says its real page size")
-def _():
+def odd_pool():
     with Store(nodes=0) as store, store.client() as a:
         odd = node(store.directory.address, name="odd", memory="100000007").begin()
         store.nodes.append(odd)
@@ -31,7 +31,7 @@ def _():
 
 
 @case("huge pages that are not reserved: a clear refusal, or a start that shows what it really has")
-def _():
+def huge_pages():
     with Store(nodes=0) as store, store.client() as a:
         done = subprocess.Popen(
             [PROGRAM, "node", "--json", "--directory", store.directory.address, "--name", "huge",
@@ -59,7 +59,7 @@ def _():
 
 
 @case("borrowed blocks stay what they were until their release, which tells of a removal")
-def _():
+def borrowed_stays():
     with Store(nodes=1) as store, store.client() as a, store.client() as b:
         a.put("k:0-9", bytes=100_000).all("OK")
         found = b.ask("pin", keys="k:0-9")
@@ -73,6 +73,19 @@ def _():
         a.put("k:0-4", bytes=100_000, version=2).all("OK")
         b.ask("release", check=1).each(*["STALE"] * 5, *["OK"] * 5)
         until(lambda: store.used()["quarantined"] == 0, f"{store.used()}")
+
+
+@case("what a client had borrowed when it was killed comes back to the pool")
+def borrower_dies():
+    with Store(nodes=1) as store, store.client() as a:
+        a.put("k:0-9", bytes=100_000).all("OK")
+        with store.client() as b:
+            if set(b.ask("pin", keys="k:0-9").counted) == {"UNSUPPORTED"}:
+                return
+            a.remove("k:0-9", force=1).all("OK")
+            until(lambda: store.used()["quarantined"] >= 1_000_000, f"it is lent: {store.used()}")
+            b.kill()
+        until(lambda: sum(store.used().values()) == 0, f"it is back: {store.used()}")
 
 
 main()
