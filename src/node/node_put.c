@@ -205,8 +205,9 @@ yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_statu
     block->put = NULL;
     if (status == YB_OK) {
         yb_node_grant(node, block, grant, sole);
-        if (gone) { /* Removed, replaced or flushed before we heard that it was granted. It is withdrawn, too: a
-                     * copy of what once was here may have been dropped in place of that. */
+        if (gone) {
+            /* Removed, replaced or flushed before we heard that it was granted. It is withdrawn,
+             * too: a copy of what once was here may have been dropped in place of that. */
             yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
         } else {
             if (block->group != 0) {

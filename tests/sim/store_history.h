@@ -7,8 +7,8 @@
  * and return, in which every outcome is right. The search is that of Wing and Gong, with Lowe's
  * memory of what was tried.
  *
- *     state:    the current value, or none, and values that a removal has ended but which may
- *               still be read until that removal is answered (RULES A5: its ack waits, not its effect)
+ *     state:    the current value, or none, and values that a removal has ended but which may still
+ *               be read until that removal is answered (RULES A5: its ack waits, not its effect)
  *
  *     put       there is no current value; then there is
  *     upsert    whatever there was is gone, at once and everywhere
