@@ -279,7 +279,7 @@ yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool
     struct yb_block *old = yb_block_granted(node->blocks, block->hash);
 
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
-    if (old != NULL && old->grant < grant) {
+    if (old != NULL && old->grant <= grant) {
         yb_node_doom(node, old, YB_WIRE_FATE_REMOVED, false); /* Replaced, or a lost inventory. */
     }
     block->grant = grant;
