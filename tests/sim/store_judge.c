@@ -370,8 +370,8 @@ put_outcome(const struct store_op *op, enum yb_status status)
     if (status == YB_OK) {
         return STORE_DONE;
     }
-    if (op->orphan || status == YB_IN_DOUBT) {
-        return STORE_DOUBT;
+    if (op->orphan || status == YB_IN_DOUBT || status == YB_STALE) {
+        return STORE_DOUBT; /* STALE: it was granted, and is gone again. */
     }
     return status == YB_EXISTS ? STORE_PRESENT : STORE_FAILED;
 }
