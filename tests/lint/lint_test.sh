@@ -61,7 +61,7 @@ mkdir -p docs && cp "$source/docs/semantics.md" docs/
 cp "$source/include/yuebing/client.h" include/yuebing/
 cp -r "$source/tests/unit" "$source/tests/sim" "$source/tests/system" tests/
 expect 0 semantics.py 'content before: a row whose test is not there'
-sed -i 's/:flipped_byte`/:no_such_case`/' docs/semantics.md
+sed -i 's/:flipped_byte/:no_such_case/' docs/semantics.md
 expect 1 semantics.py 'a row whose test is not there'
 rm -r docs tests/sim tests/system tests/unit include/yuebing/client.h
 sin format.sh src/base/a.c "$spdx\nint   yb_a;" 'spacing of its own'

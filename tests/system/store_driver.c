@@ -8,7 +8,7 @@
  * begins with its version. Buffers lie between guard bytes, which are looked at after every get.
  *
  *     open c=0 directory=ADDR [tenant= secret= hints= no_shm=1 gate=1 ms=]     close c=0
- *     put|get|exist|remove|pin c=0 keys=SPEC [bytes=LIST] [version=N|any] ...  items, see batch_run()
+ *     put|get|exist|remove|pin c=0 keys=SPEC [bytes=LIST] [version=N|any] ...  see batch_run()
  *     release c=0                                of what was pinned last
  *     submit id=N op=put ... / poll id=N / wait id=N ms= / cancel id=N / peek id=N / finish id=N
  *     loop id=N op= keys= threads= batch= ... / loops id=N / unloop id=N
