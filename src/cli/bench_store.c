@@ -327,6 +327,25 @@ open_all(struct bench *bench)
            (!bench->shm || yb_bench_store_open(&bench->stores[1], true, bench->device));
 }
 
+/* Where nothing is lent there is no path shm: `auto` leaves its rows out. */
+static bool
+check_path(struct bench *bench)
+{
+    enum yb_status status = bench->shm ? yb_bench_store_try_pin(&bench->stores[1]) : YB_OK;
+
+    if (status == YB_UNSUPPORTED && bench->tcp) {
+        fprintf(bench->cli->err, "yuebing bench store: no path shm here; see `yuebing doctor`\n");
+        bench->shm = false;
+        return true;
+    }
+    if (status != YB_OK) {
+        fprintf(bench->cli->err,
+                "yuebing bench store: no path shm: %s; see `yuebing doctor`, or give --path tcp\n",
+                yb_status_text(status));
+    }
+    return status == YB_OK;
+}
+
 static bool
 check_device(const struct bench *bench)
 {
@@ -518,11 +537,13 @@ yb_bench_store(struct yb_cli *cli)
     bench->cli = cli;
     if (!read_plan(bench)) {
         result = YB_CLI_EXIT_REFUSED;
-    } else if (!make_rows(bench)) {
-        fprintf(cli->err, "yuebing bench store: too many rows; give fewer sizes or batches\n");
-        result = YB_CLI_EXIT_REFUSED;
-    } else if (check_device(bench) && open_all(bench) && measure_all(bench)) {
-        result = cli->json ? print_json(bench) : print_table(bench);
+    } else if (check_device(bench) && open_all(bench) && check_path(bench)) {
+        if (!make_rows(bench)) {
+            fprintf(cli->err, "yuebing bench store: too many rows; give fewer sizes or batches\n");
+            result = YB_CLI_EXIT_REFUSED;
+        } else if (measure_all(bench)) {
+            result = cli->json ? print_json(bench) : print_table(bench);
+        }
     }
     yb_bench_store_close(&bench->stores[0]);
     yb_bench_store_close(&bench->stores[1]);

@@ -68,12 +68,16 @@ struct yb_bench_store {
     uint64_t *keys;               /* [BATCH_MAX] */
 };
 
-/* Start a directory and a node, of the default configuration but for the pool. To be called before
- * this process has threads. Returns false, having said why on stderr; close it in any case. */
+/* Start a directory and a node, configured as the command line says but for the pool and for room
+ * to remember what was answered. To be called before this process has threads. Returns false,
+ * having said why on stderr; close it in any case. */
 bool yb_bench_store_start(const struct yb_config *config, struct yb_bench_store *store_out);
 /* Join it; `shared`: through shared memory, if there is a way. */
 bool yb_bench_store_open(struct yb_bench_store *store, bool shared, bool device);
 void yb_bench_store_close(struct yb_bench_store *store);
+
+/* Put a block and pin it: OK, or why nothing is lent here. */
+YB_CHECKED enum yb_status yb_bench_store_try_pin(struct yb_bench_store *store);
 
 /* Run a flow and check its last batch. Returns false, having said why on stderr. */
 bool yb_bench_store_run(struct yb_bench_store *store, const struct yb_bench_store_flow *flow,

@@ -20,9 +20,11 @@
 #include "daemon/process.h"
 #include "daemon/roles.h"
 
-#define READY_NS     (5 * YB_NS_PER_S)
-#define OPEN_NS      (5 * YB_NS_PER_S)
-#define WORKING_KEYS 32768u /* That gets go round among: fewer than a client has hints for. */
+#define READY_NS       (5 * YB_NS_PER_S)
+#define REPLAY_RECORDS (1u << 22)
+#define REPLAY_BYTES   (2ull << 30)
+#define OPEN_NS        (5 * YB_NS_PER_S)
+#define WORKING_KEYS   32768u /* That gets go round among: fewer than a client has hints for. */
 
 static uint64_t
 now_ns(void)
@@ -53,6 +55,10 @@ serve(struct yb_config *config, int ready_fd)
 
     config->node_memory = YB_BENCH_STORE_POOL_BYTES;
     config->directory_cluster_file[0] = 0; /* None. */
+    /* A put's answer is remembered for a minute, in case that its caller asks again. What is told
+     * to wait for room there would be measured as the store's rate. */
+    config->net_replay_records = REPLAY_RECORDS;
+    config->net_replay_bytes = REPLAY_BYTES;
     config->log_level = YB_CONFIG_LOG_LEVEL_ERROR;
     if (yb_process_create(&options, &process, why) != YB_OK ||
         yb_process_serve(process, &roles, why) != YB_OK) {
@@ -496,6 +502,23 @@ prove_last(struct round *round)
     case YB_BENCH_STORE_PIN: break;
     }
     return prove_pinned(round, first);
+}
+
+enum yb_status
+yb_bench_store_try_pin(struct yb_bench_store *store)
+{
+    const struct yb_bench_store_flow flow = {
+        .op = YB_BENCH_STORE_PUT,
+        .size = 64,
+        .fragments = 1,
+        .batch = 1,
+    };
+    struct round round = {.store = store, .flow = &flow, .places = 1, .keys = UINT64_MAX / 2};
+    enum yb_status status;
+
+    fill_items(&round, store->next_key++, true);
+    status = move(store, YB_BENCH_STORE_PUT, 1);
+    return status == YB_OK ? move(store, YB_BENCH_STORE_PIN, 1) : status;
 }
 
 bool

@@ -17,7 +17,8 @@
 
 #include "base/hash.h"
 
-#define SWEEP_PAUSE_NS  (2 * YB_NS_PER_MS)
+#define SWEEP_PAUSE_NS  YB_NS_PER_MS
+#define SWEEP_RECORDS   (YB_INDEX_SWEEP_STEP / 2) /* A step begins copies, too. */
 #define SWEEP_REPAIRS   256u
 #define WALK_RECORDS    4096u
 #define WALK_ENTRIES    64u
@@ -350,7 +351,7 @@ start_copies(struct yb_directory *directory)
 {
     struct yb_directory_copy *copy = NULL;
     struct need first = {.target = 0};
-    uint32_t budget = YB_DIRECTORY_CHUNK * 4; /* To be looked at in one turn. */
+    uint32_t budget = YB_DIRECTORY_CHUNK; /* To be looked at in one turn. */
 
     while (directory->repair_count > 0 && budget-- > 0) {
         const struct yb_directory_repair *repair = &directory->repairs[directory->repair_first];
@@ -417,8 +418,8 @@ sweep_step(struct yb_directory *directory)
     } else if (room == 0) {
         yb_directory_repair_after(directory, yb_directory_now(directory) + directory->lease_ns);
     }
-    yb_index_sweep(directory->index, yb_directory_now_ms(directory), YB_INDEX_SWEEP_STEP, found,
-                   room, &swept);
+    yb_index_sweep(directory->index, yb_directory_now_ms(directory), SWEEP_RECORDS, found, room,
+                   &swept);
     for (uint32_t i = 0; i < swept.repairs; i++) {
         struct yb_directory_repair repair = {
             .hash = found[i].hash,

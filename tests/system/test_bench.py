@@ -60,6 +60,8 @@ def _():
                         (2 << 20, 16, 1), (2 << 20, 16, 64)}, f"{mine}")
     expect({row["path"] for row in rows} == {"tcp"}, f"{rows}")
     expect({row["integrity"] for row in rows} == {"none"}, f"{rows}")
+    rows = store_rows("auto", "64k", "16", "1")
+    expect({row["op"] for row in rows} >= {"put", "get", "exist"}, f"{rows}")
     rows = store_rows("tcp", "4k", "16", "1", "--node-verify")
     expect({row["integrity"] for row in rows} == {"node"}, f"{rows}")
 
