@@ -54,6 +54,8 @@ struct yb_publisher {
     uint64_t cursor;
     struct yb_publisher_item ahead; /* Of the inventory: found, and of another tenant. */
     bool has_ahead;
+    bool paused; /* News were answered AGAIN a moment ago. */
+    struct yb_timer pause;
     uint32_t replaces; /* Messages with replacements under way. */
     uint32_t calls;
     uint64_t head; /* Ring of what waits to be sent. */
@@ -145,11 +147,21 @@ take_answers(struct message *message, const struct yb_wire_grants *grants)
     }
     message->count = 0;
     message_end(message);
-    if (back > 0) {
-        message->busy = true; /* The pause before they go again. */
-        yb_loop_arm(yb_net_loop(publisher->stream.net), &message->retry,
+    if (back > 0) { /* P5: the directory waits for inventories; news would only be in their way. */
+        publisher->paused = true;
+        yb_loop_arm(yb_net_loop(publisher->stream.net), &publisher->pause,
                     yb_loop_now(yb_net_loop(publisher->stream.net)) + REBUILD_NS);
     }
+}
+
+static void
+on_pause(struct yb_timer *timer)
+{
+    struct yb_publisher *publisher =
+        (struct yb_publisher *)((uint8_t *)timer - offsetof(struct yb_publisher, pause));
+
+    publisher->paused = false;
+    send_soon(publisher);
 }
 
 static void
@@ -158,11 +170,6 @@ on_retry(struct yb_timer *timer)
     struct message *message =
         (struct message *)((uint8_t *)timer - offsetof(struct message, retry));
 
-    if (message->count == 0 && message->phase == YB_WIRE_PHASE_DELTA) {
-        message->busy = false;
-        send_soon(message->publisher);
-        return;
-    }
     send_message(message);
 }
 
@@ -178,6 +185,7 @@ on_done(struct yb_call *call)
     publisher->calls--;
     if (!publisher->open || message->round != publisher->round) {
         message->busy = false; /* P2 */
+        send_soon(publisher);
         return;
     }
     if (!call->answered || call->status == YB_AGAIN) {
@@ -266,7 +274,7 @@ fill_news(struct yb_publisher *publisher, struct message *message)
         publisher->stream.keys ? KEYS_BYTES / YB_PUBLISHER_KEY_ROOM : YB_PUBLISHER_MESSAGE_ITEMS;
 
     message->count = 0;
-    while (publisher->head != publisher->tail && message->count < room) {
+    while (!publisher->paused && publisher->head != publisher->tail && message->count < room) {
         const struct yb_publisher_item *item = &publisher->ring[publisher->head & RING_MASK];
         bool replaces = item->wire.mode == YB_WIRE_MODE_REPLACE;
 
@@ -374,6 +382,7 @@ yb_publisher_create(const struct yb_publisher_events *events, void *owner,
     publisher->events = events;
     publisher->owner = owner;
     publisher->task.run = send_all;
+    yb_timer_init(&publisher->pause, on_pause);
     for (uint32_t i = 0; i < YB_PUBLISHER_MESSAGES; i++) {
         publisher->messages[i].publisher = publisher;
         yb_timer_init(&publisher->messages[i].retry, on_retry);
@@ -440,7 +449,9 @@ yb_publisher_end(struct yb_publisher *publisher)
     }
     loop = yb_net_loop(publisher->stream.net);
     publisher->open = false;
+    publisher->paused = false;
     yb_loop_undefer(loop, &publisher->task);
+    yb_loop_disarm(loop, &publisher->pause);
     for (uint32_t i = 0; i < YB_PUBLISHER_MESSAGES; i++) {
         yb_loop_disarm(loop, &publisher->messages[i].retry);
     }

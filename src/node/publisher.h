@@ -19,6 +19,8 @@
  *   P3  Items of mode replace travel in messages of their own, which are answered when no slot can
  *       serve the version before; they hold up no others.
  *   P4  The queue has YB_PUBLISHER_ITEMS places; who finds it full does not do what would need one.
+ *   P5  News that the directory cannot take yet, because it waits for inventories, do not keep the
+ *       inventory from going.
  *
  * Threads   The thread of its net's loop.
  * Memory    Everything is allocated by create.

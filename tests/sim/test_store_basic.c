@@ -114,6 +114,43 @@ test_store__a_directory_that_starts_again_forgets_nothing_acknowledged(void **st
     store_world_destroy(&world);
 }
 
+static void
+test_store__a_put_under_way_outlives_a_directory_that_starts_again(void **state)
+{
+    struct store_options options = {
+        .seed = unit_seed("store_basic"), .nodes = 1, .clients = 1, .lease_ms = 10000};
+    struct store_world *world = store_world_create(&options);
+    uint64_t value = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 200 && !store_ready(world); i++) {
+        store_run_ms(world, 10);
+    }
+    for (uint32_t key = 0; key < 10; key++) {
+        assert_int_equal(store_put(world, 0, key, key, false), YB_OK);
+    }
+    for (uint32_t round = 0; round < 10; round++) {
+        uint32_t key = 100 + round;
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 20000);
+
+        store_value(op, 0, key, 100);
+        store_submit(op);
+        store_run_ms(world, round / 3); /* Somewhere between its announcement and its grant. */
+        store_crash(store_directory(world), YB_SIM_DEATH_RESET);
+        store_start(store_directory(world));
+        assert_true(store_settle(world, 6000)); /* Before a lease has run out. */
+        assert_int_equal(op->items[0].status, YB_OK);
+        for (uint32_t i = 0; i < 600 && !store_ready(world); i++) {
+            store_run_ms(world, 10);
+        }
+        assert_true(store_ready(world));
+        assert_int_equal(store_get(world, 0, key, &value), YB_OK);
+        assert_int_equal(value, key);
+        assert_int_equal(store_get(world, 0, 5, &value), YB_OK);
+    }
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -122,6 +159,7 @@ main(void)
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
+        cmocka_unit_test(test_store__a_put_under_way_outlives_a_directory_that_starts_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
