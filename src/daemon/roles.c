@@ -14,6 +14,7 @@
 #include "daemon/process_internal.h"
 #include "directory/directory.h"
 #include "memory/shared.h"
+#include "net/helper.h"
 #include "net/replay.h"
 #include "net/server.h"
 #include "net/worker.h"
@@ -34,6 +35,7 @@ struct role {
     struct yb_server *server;
     struct yb_id identity;
     struct yb_hello_self self;
+    struct yb_helper_pool *helpers; /* A directory's: takes memory for its index ahead. */
     struct yb_directory *directory; /* One of the two. */
     struct yb_node *node;
     struct yb_transfer *engine; /* A node's, under its identity: for what is on this host. */
@@ -284,6 +286,9 @@ role_stop(struct role *role)
         yb_node_destroy(&role->node);
     }
     engine_stop(role);
+    if (role->helpers != NULL) {
+        yb_helper_pool_destroy(&role->helpers);
+    }
     if (role->replay != NULL) {
         yb_replay_destroy(&role->replay);
     }
@@ -397,7 +402,7 @@ start_directory(struct yb_roles *roles, const char *listen, char why_out[YB_PROC
     struct yb_process *process = roles->process;
     const struct yb_config *config = process->config;
     struct role *role = &roles->directory;
-    const struct yb_directory_options options = {
+    struct yb_directory_options options = {
         .cluster_file = config->directory_cluster_file,
         .lease_ms = (uint32_t)config->directory_lease_ms,
         .records_max = config->directory_records,
@@ -417,6 +422,12 @@ start_directory(struct yb_roles *roles, const char *listen, char why_out[YB_PROC
     if (status != YB_OK) {
         return status;
     }
+    status = yb_helper_pool_create(1, 1, &role->helpers);
+    if (status != YB_OK) {
+        yb_process_explain_net(process, status, why_out);
+        return status;
+    }
+    options.helpers = role->helpers;
     status = yb_directory_create(&options, &role->directory, why_out, YB_PROCESS_WHY_BYTES);
     if (status != YB_OK) {
         return status;
