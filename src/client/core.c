@@ -250,7 +250,8 @@ end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status st
         struct yb_core_item *item = &work->items[index];
         enum yb_status last = (enum yb_status)item->last;
 
-        if (item->doubted) {
+        /* A put that was STALE may have been there for a moment. */
+        if (item->doubted || (work->batch->kind == YB_CLIENT_PUT && last == YB_STALE)) {
             yb_core_end(work, index, YB_IN_DOUBT);
         } else {
             bool says = last != YB_OK && last != YB_NOT_READY && last != YB_STALE;

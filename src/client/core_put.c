@@ -293,9 +293,12 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
                last == YB_QUOTA || last == YB_UNSUPPORTED ||
                (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
-        give_up(work, index, last);
+        give_up(work, index, last == YB_STALE ? YB_IN_DOUBT : last);
     } else if (work->over) {
-        give_up(work, index, work->cancelled ? YB_CANCELLED : last);
+        give_up(work, index,
+                last == YB_STALE  ? YB_IN_DOUBT
+                : work->cancelled ? YB_CANCELLED
+                                  : last);
     } else if (last == YB_UNREACHABLE && item->frames) {
         item->placed_count = 0; /* The same places may take it another way. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);

@@ -93,6 +93,7 @@ struct yb_block {
     uint8_t checked;
     uint8_t summed;    /* Chunk sums are behind the key. */
     uint8_t published; /* A publication of it is under way: it may not leave in silence. */
+    uint8_t told;      /* Some directory was told of it once, and may have granted it. */
     uint8_t ordered;   /* Has an entry in the policy. */
     uint8_t waits;     /* For its parent. */
     struct yb_node_put_item *put; /* Waits for its grant; NULL: nobody does. */

@@ -483,9 +483,9 @@ republish(struct yb_node *node)
         if (block->put == NULL) {
             yb_node_discard(node, block);
         } else if (block->flush < node->tenants[block->tenant].flush) {
-            yb_node_put_answered(node, block, YB_STALE, 0, false);
+            yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_STALE, 0, false);
         } else if (yb_node_publish(node, block) != YB_OK) {
-            yb_node_put_answered(node, block, YB_AGAIN, 0, false);
+            yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_AGAIN, 0, false);
         }
     }
 }

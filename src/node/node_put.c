@@ -139,6 +139,7 @@ yb_node_publish(struct yb_node *node, struct yb_block *block)
     }
     status = yb_publisher_push(node->publisher, &item);
     block->published = status == YB_OK;
+    block->told = block->told || block->published;
     return status;
 }
 
@@ -273,7 +274,7 @@ put_detach(struct yb_node_put *put)
             continue;
         }
         put->items[i].block = NULL;
-        put->items[i].status = block->published ? YB_IN_DOUBT : YB_TIMED_OUT;
+        put->items[i].status = block->told ? YB_IN_DOUBT : YB_TIMED_OUT;
         block->put = NULL;
         if (!block->published) {
             yb_node_discard(put->node, block);
@@ -324,10 +325,8 @@ examine(struct yb_node *node, const struct yb_wire_put_item *item, const uint8_t
         out->grant = granted->grant; /* This very put, told again. */
         return YB_OK;
     }
-    if (granted != NULL && item->mode == YB_WIRE_MODE_IF_ABSENT) {
-        out->grant = granted->grant;
-        return YB_EXISTS;
-    }
+    /* Another's block under this key says nothing: it may be removed already, and its drop on the
+     * way to us. The directory knows. */
     return yb_block_of_write(node->blocks, item->hash, write) != NULL ? YB_IN_PROGRESS : YB_OK;
 }
 
