@@ -199,6 +199,13 @@ judge(struct buffers *buffers, const struct words *words, enum op op)
     }
 }
 
+static void
+forget_pinned(void)
+{
+    keys_free(&pinned.keys);
+    buffers_free(&pinned);
+}
+
 /* One command over all its keys, in calls of `batch`: prints the items' results, runs of equal ones
  * as [value, how many]. */
 static void
@@ -214,6 +221,9 @@ batch_run(const struct words *words, enum op op)
     uint32_t step;
 
     keys_make(&keys, words);
+    if (op == OP_PIN) {
+        forget_pinned();
+    }
     step = (uint32_t)words_number(words, "batch", keys.count);
     for (uint32_t from = 0; from < keys.count || (from == 0 && keys.count == 0); from += step) {
         uint32_t count = keys.count - from < step ? keys.count - from : step;
@@ -239,9 +249,11 @@ batch_run(const struct words *words, enum op op)
     }
     report_print(report, status, (double)(now_ns() - began_ns) / 1e6, (double)longest_ns / 1e6);
     report_free(report);
-    if (op != OP_PIN) {
+    if (op == OP_PIN) {
+        pinned.keys = keys; /* Its items go on pointing at them. */
+    } else {
         keys_free(&keys);
-    } /* The pinned items go on pointing at their keys. */
+    }
 }
 
 static void
@@ -257,7 +269,7 @@ do_release(const struct words *words)
     report_add(report, &pinned);
     report_print(report, status, 0, 0);
     report_free(report);
-    buffers_free(&pinned);
+    forget_pinned();
 }
 
 /* ---- clients -------------------------------------------------------------------------------- */
@@ -524,6 +536,7 @@ do_submit(const struct words *words)
         job->used = true;
     } else {
         buffers_free(&job->buffers);
+        words_free(&job->words);
         keys_free(&keys);
     }
     say_status(status);
@@ -540,6 +553,7 @@ do_finish(struct job *job)
         report_add(report, &job->buffers);
         keys_free(&job->buffers.keys);
         buffers_free(&job->buffers);
+        words_free(&job->words);
         job->used = false;
     }
     report_print(report, status, 0, 0);
@@ -771,6 +785,7 @@ do_unloop(uint32_t id)
         free(loop->loopers[i].samples_us);
     }
     keys_free(&loop->keys);
+    words_free(&loop->words);
     (void)pthread_mutex_destroy(&loop->lock);
     free(loop);
     loops[id] = NULL;
@@ -846,5 +861,7 @@ main(void)
     for (uint32_t i = 0; i < CLIENTS_MAX; i++) {
         yb_client_close(&clients[i]);
     }
+    forget_pinned();
+    free(lent);
     return 0;
 }

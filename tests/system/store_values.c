@@ -58,6 +58,17 @@ words_copy(struct words *copy_out, const struct words *words)
     }
 }
 
+void
+words_free(struct words *copy)
+{
+    free(copy->verb);
+    for (uint32_t i = 0; i < copy->count; i++) {
+        free(copy->names[i]);
+        free(copy->values[i]);
+    }
+    *copy = (struct words){0};
+}
+
 const char *
 words_text(const struct words *words, const char *name, const char *otherwise)
 {

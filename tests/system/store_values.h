@@ -28,7 +28,8 @@ struct words {
 };
 
 void words_split(struct words *words, char *line);
-void words_copy(struct words *copy_out, const struct words *words); /* Kept for ever. */
+void words_copy(struct words *copy_out, const struct words *words);
+void words_free(struct words *copy);
 const char *words_text(const struct words *words, const char *name, const char *otherwise);
 uint64_t words_number(const struct words *words, const char *name, uint64_t otherwise);
 

@@ -18,14 +18,12 @@ def healthy_ones_come_at_once():
         a.put("k:495-986", bytes=BYTES, preferred="n1").all("OK")
         a.put("bad:0-9", bytes=BYTES, preferred="n2").all("OK")
         keys = "k:0-99,gone:0-2,k:100-499,bad:0-9,k:500-986"
-        rooms = [str(BYTES)] * 1000
-        rooms[50] = rooms[600] = "10"
-        # Two small rooms: the list of rooms is short, so they go one by one below.
         wanted = collections.Counter(OK=987, NOT_FOUND=3, TIMED_OUT=10)
         b.get(keys, bytes=BYTES).sound()
         store.nodes[2].pause()
         begin = b.ask("submit", id=0, op="get", keys=keys, bytes=BYTES, ms=D_MS)
         expect(begin.status == "OK", f"{begin}")
+        # Beside it, a batch whose rooms are too small.
         small = b.get("k:50,k:600", room=10, ms=D_MS).each("TOO_SMALL", "TOO_SMALL")
         expect(small["ms"] < D_MS / 2, f"{small}")
         early = until(lambda: (lambda there: there if there >= 987 else None)(
