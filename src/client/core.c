@@ -12,7 +12,7 @@
 #include "client/core_internal.h"
 
 #define REST_NS     (3 * YB_NS_PER_MS)
-#define IOS_DEFAULT 256u
+#define IOS_DEFAULT 64u
 
 static void work_finish(struct yb_core_work *work);
 

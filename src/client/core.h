@@ -57,7 +57,7 @@ struct yb_client_core_options {
     const char *rack;   /* NULL or "": not known. */
     const char *zone;
     uint32_t hints_max;            /* Blocks remembered, a power of two; 0: 65536; 1: none. */
-    uint32_t calls_max;            /* Calls under way; 0: 1024. */
+    uint32_t calls_max;            /* Calls under way; 0: 64. */
     uint32_t members_ms;           /* How often members and their numbers are asked; 0: 1000. */
     uint32_t reuse_gate;           /* enum yb_client_gate */
     uint64_t prefill_ns_per_block; /* As in struct yb_client_options, both. */

@@ -41,7 +41,7 @@
 #define YB_CORE_MOVE_ITEMS    128u         /* In one put or get. */
 #define YB_CORE_MOVE_BYTES    (8ull << 20) /* ... unless a single item is larger. */
 #define YB_CORE_PIECES_MAX    1024u
-#define YB_CORE_BODY_BYTES    (YB_CORE_MOVE_ITEMS * (64u + 1024u) + YB_CORE_PIECES_MAX * 16u + 4096u)
+#define YB_CORE_BODY_BYTES    (YB_CORE_MOVE_ITEMS * 1088u + YB_CORE_PIECES_MAX * 16u + 4096u)
 #define YB_CORE_REPLY_BYTES   (YB_CORE_LOOKUP_KEYS * 32u + 64u)
 #define YB_CORE_ATTEMPTS_MAX  6u
 #define YB_CORE_WORKS_MAX     1024u /* Batches under way at a time. */

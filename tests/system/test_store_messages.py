@@ -11,7 +11,7 @@ def received(client, clients):
     return client.counters(c=0, clients=clients)["invalidated"]
 
 
-@case("with 8, 32 and 128 clients a dropped block is told to those that read it lately, to no others")
+@case("with 8, 32 and 128 clients a dropped block is told to those that read it, to no others")
 def told_to_recent_readers_only():
     with Store(nodes=1, memory="128m") as store, store.client() as writer, \
             store.client(joined=False) as crowd:

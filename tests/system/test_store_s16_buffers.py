@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S16, destination buffers: what is too small stays untouched, nothing is written behind a value."""
+"""S16, destination buffers: what is too small stays untouched, nothing is written behind it."""
 from store import Store
 from yuebing import case, expect, main
 

@@ -8,7 +8,7 @@ TOO_LARGE = 64 * MIB
 SIZES = f"1000,1000,1000,1000,{TOO_LARGE},1000"
 
 
-@case("the first of two equal keys in a batch wins, what is there exists, what is too large is told")
+@case("the first of two equal keys in a batch wins, what is there exists, too large is told")
 def first_of_two_wins():
     with Store(memory="32m") as store, store.client() as client:
         client.put("k:3", bytes=1000, version=9).each("OK")

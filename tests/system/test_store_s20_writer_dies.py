@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S20, a writer that dies in the middle of a put: nothing is seen of it, and its space comes back."""
+"""S20, a writer that dies in the middle of a put: nothing is seen of it, its space comes back."""
 import random
 import time
 

@@ -88,7 +88,7 @@ def matching_keys_go():
         expect(gone["count"] == 10 and a.ask("list")["count"] == 90, f"{gone}")
 
 
-@case("a removal that a stopped node cannot hear of is not acknowledged, and is done when told again")
+@case("a removal that a stopped node cannot hear is not acknowledged, and done when told again")
 def lost_answers():
     with Store(nodes=2, lease_ms=4000 * SLOWER) as store, store.client(no_shm=1) as a, \
             store.client(no_shm=1) as b:

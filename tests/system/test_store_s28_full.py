@@ -27,7 +27,8 @@ def refused_at_once():
         found = client.put("more:0-9999", bytes=MIB // 4, batch=100, ms=10000)
         seconds = time.monotonic() - begun
         found.all("NO_SPACE")
-        expect(found["longest_ms"] < 50 * SLOWER * 4, f"the slowest batch of 100: {found['longest_ms']} ms")
+        expect(found["longest_ms"] < 50 * SLOWER * 4,
+               f"the slowest batch of 100: {found['longest_ms']} ms")
         one = client.put("more:10000", bytes=MIB // 4).each("NO_SPACE")
         expect(one["ms"] < 50 * SLOWER, f"{one['ms']} ms")
         expect(cpu_seconds(where.pid) - cpu < max(seconds, 0.2), "the directory is not busy")

@@ -68,7 +68,7 @@ def failed(loop):
 
 
 def quiet_again(client, seconds):
-    """Fewer than 1 % of the puts of a quarter of a second fail, `seconds` from now at the latest."""
+    """Fewer than 1 % of the puts of a quarter of a second fail, `seconds` from now at latest."""
     begun = time.monotonic()
     while True:
         client.loops(0, reset=1)

@@ -37,7 +37,8 @@ def round_trip(clean):
             expect(found["wrong"] == 0 and set(found["items"]) <= {"OK", "REBUILDING"}, f"{found}")
             for client in clients:
                 client.get(f"k:{number}-99", bytes=1000).all("OK")
-            until(lambda c=clients: c[2].exist("gone:0-9").counted["NOT_FOUND"] == 10, "and no more")
+            until(lambda c=clients: c[2].exist("gone:0-9").counted["NOT_FOUND"] == 10,
+                  "and no more")
             clients[4].put("k:0-99", bytes=500, version=2).all("EXISTS")
             clients[5].put(f"new{number}:0-99", bytes=500).all("OK")
             clients[6].get(f"new{number}:0-99", bytes=500).all("OK")

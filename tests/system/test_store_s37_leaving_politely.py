@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S37 for the store: a node that stops under load, one that is drained, clients that come and go."""
+"""S37 for the store: a node that stops under load, one that is drained, clients come and go."""
 import os
 import signal
 import time
@@ -11,7 +11,7 @@ GRACE_S = 4.0  # The time to drain is 1.5 s of it.
 ANSWERS = {"OK", "PEER_LOST", "NOT_FOUND", "FENCED", "REFUSED", "UNREACHABLE", "STALE"}
 
 
-@case("SIGTERM to any thread of a node under load: it ends with 0 in time, its users see OK or a loss")
+@case("SIGTERM to any thread of a node under load: it ends with 0, its users see OK or a loss")
 def sigterm_under_load():
     for number in range(6 if LONG else 2):
         with Store(nodes=2, memory="256m") as store, store.client(no_shm=1) as reader, \
