@@ -156,10 +156,10 @@
     X(net,     bodies_bytes_max,     BYTES,  "bytes",       "256m",                       \
       YB_CONFIG_MIB, 1024 * YB_CONFIG_GIB, none, "",                                      \
       "bodies that one worker may be putting together, all connections together")         \
-    X(net,     replay_records,       U32,    "operations",  "1048576",                    \
+    X(net,     replay_records,       U32,    "operations",  "65536",                      \
       1, 16777216, none, "",                                                              \
       "mutations whose answers are remembered for callers that ask again")                \
-    X(net,     replay_bytes,         BYTES,  "bytes",       "256m",                       \
+    X(net,     replay_bytes,         BYTES,  "bytes",       "16m",                        \
       64 * YB_CONFIG_KIB, 64 * YB_CONFIG_GIB, none, "",                                   \
       "bytes of remembered answers")                                                      \
     X(auth,    secret_file,          PATH,   "path",        "",                           \
