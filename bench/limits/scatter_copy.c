@@ -40,7 +40,7 @@ stream(char *to, const char *from, unsigned long bytes)
     }
 }
 
-/* Copy TOTAL bytes in objects made of pieces; `apart` is how far their starts are from each other. */
+/* Copy TOTAL bytes in objects made of pieces, whose starts lie `apart`. */
 static double
 run(char *to, const char *from, unsigned long piece, unsigned long apart, int streams)
 {
