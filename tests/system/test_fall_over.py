@@ -5,7 +5,7 @@ import socket
 from engines import BY_ADDRESS, Engine, Failed, cut_unix, sockets, unread
 from yuebing import LONG, case, expect, main, until
 
-BYTES = (64 << 20) if LONG else (32 << 20)
+BYTES = 128 << 20  # Longer than it takes to tell an engine something.
 ITEMS = BYTES // (256 << 10)
 ROUNDS = 10 if LONG else 2
 ATTEMPTS = 20  # To hit the middle of a batch.
