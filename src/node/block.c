@@ -17,7 +17,6 @@ struct yb_block_table {
     uint32_t mask; /* Of chains. */
     uint32_t free; /* Index + 1 of the first free record below `span`. */
     uint32_t span;
-    uint32_t count;
     uint64_t seed;
     uint32_t *chains; /* Index + 1. */
     uint32_t *waits;  /* The same for those that wait, by parent. */
@@ -125,7 +124,6 @@ yb_block_take(struct yb_block_table *table, struct yb_id hash, struct yb_block *
     chain = chain_of(table, hash);
     block->next = *chain;
     *chain = yb_block_index(table, block) + 1;
-    table->count++;
     *block_out = block;
     return YB_OK;
 }
@@ -158,7 +156,6 @@ yb_block_give(struct yb_block_table *table, struct yb_block *block)
     block->state = YB_BLOCK_FREE;
     block->next = table->free;
     table->free = yb_block_index(table, block) + 1;
-    table->count--;
 }
 
 struct yb_block *
@@ -306,10 +303,4 @@ uint32_t
 yb_block_span(const struct yb_block_table *table)
 {
     return table->span;
-}
-
-uint32_t
-yb_block_count(const struct yb_block_table *table)
-{
-    return table->count;
 }

@@ -149,6 +149,5 @@ uint32_t yb_block_index(const struct yb_block_table *table, const struct yb_bloc
 
 /* Return one past the highest index that was ever taken. */
 uint32_t yb_block_span(const struct yb_block_table *table);
-uint32_t yb_block_count(const struct yb_block_table *table);
 
 #endif /* YB_NODE_BLOCK_H */

@@ -662,6 +662,9 @@ set_defaults(struct yb_node_options *options)
     options->policy = options->policy != NULL ? options->policy : "s3fifo";
     options->high_permille = options->high_permille != 0 ? options->high_permille : 950;
     options->low_permille = options->low_permille != 0 ? options->low_permille : 900;
+    if (options->low_permille > options->high_permille) { /* Nothing goes that is below both. */
+        options->low_permille = options->high_permille;
+    }
     options->ungranted_permille =
         options->ungranted_permille != 0 ? options->ungranted_permille : 250;
     options->pinned_permille = options->pinned_permille != 0 ? options->pinned_permille : 250;
@@ -733,7 +736,13 @@ create_pool(struct yb_node *node, char *why_out, size_t why_bytes)
         .numa_node = node->options.numa_node,
     };
 
-    return yb_dram_pool_create(&pool, &node->pool, why_out, (uint32_t)why_bytes);
+    enum yb_status status = yb_dram_pool_create(&pool, &node->pool, why_out, (uint32_t)why_bytes);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_policy_marks_init(&node->marks, yb_dram_info(node->pool).allocator.capacity,
+                                node->options.high_permille, node->options.low_permille);
 }
 
 /* Let peers of the engine read the pool. Nobody but this process ever writes it. */

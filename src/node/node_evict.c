@@ -271,24 +271,16 @@ keep_to_credits(struct yb_node *node)
 void
 yb_node_evict_tick(struct yb_node *node)
 {
-    struct yb_dram_info info;
-    uint64_t permille;
-    uint64_t used;
+    uint64_t left;
 
     keep_to_credits(node);
-    info = yb_dram_info(node->pool);
-    permille = info.allocator.capacity / 1000;
-    used = info.used_bytes;
-    if (used <= permille * node->options.high_permille) {
-        return;
-    }
-    for (uint32_t i = 0; i < YB_NODE_EVICT_STEP && used > permille * node->options.low_permille;
-         i++) {
+    left = yb_policy_marks_to_free(&node->marks, yb_dram_info(node->pool).used_bytes, 0);
+    for (uint32_t i = 0; i < YB_NODE_EVICT_STEP && left > 0; i++) {
         uint64_t freed = evict_next(node, NULL);
 
         if (freed == 0) {
             return;
         }
-        used -= freed < used ? freed : used;
+        left -= freed < left ? freed : left;
     }
 }

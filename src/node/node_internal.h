@@ -23,6 +23,7 @@
 #include "node/node.h"
 #include "node/publisher.h"
 #include "node/wire/node_wire.h"
+#include "policy/marks.h"
 #include "policy/policy.h"
 #include "tier/dram/pool.h"
 
@@ -150,6 +151,7 @@ struct yb_node {
     struct yb_block_table *blocks;
     struct yb_dram_pool *pool;
     struct yb_policy *policy;
+    struct yb_policy_marks marks; /* When the tick evicts, and how much. */
     struct yb_stats_shard *shard;
     uint32_t stats_first;
 

@@ -494,9 +494,3 @@ yb_publisher_idle(const struct yb_publisher *publisher)
 {
     return !publisher->open && publisher->calls == 0;
 }
-
-bool
-yb_publisher_complete(const struct yb_publisher *publisher)
-{
-    return publisher->open && publisher->walk == WALK_DONE;
-}

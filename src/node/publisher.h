@@ -98,7 +98,4 @@ uint32_t yb_publisher_room(const struct yb_publisher *publisher);
 /* Whether no call is under way: the owner of the net may go on to end it. */
 bool yb_publisher_idle(const struct yb_publisher *publisher);
 
-/* Whether the inventory of this stream was sent and answered to its end. */
-bool yb_publisher_complete(const struct yb_publisher *publisher);
-
 #endif /* YB_NODE_PUBLISHER_H */

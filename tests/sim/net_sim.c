@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "net_world.h"
+#include "seeds.h"
 
 #define ALL_ENDED_MS 30000u
 #define FRESH_MS     30000u
@@ -359,36 +360,6 @@ run_seed(uint64_t seed, const char *repeat)
 
 /* ---- the program ------------------------------------------------------------------------- */
 
-static bool
-number_of(const char *text, uint64_t *number_out)
-{
-    char *end = NULL;
-
-    *number_out = strtoull(text, &end, 10);
-    return end != text && *end == '\0';
-}
-
-static bool
-read_options(int count, char **words, uint64_t *from_out, uint64_t *seeds_out, bool *verbose_out)
-{
-    for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "--verbose") == 0) {
-            *verbose_out = true;
-        } else if (strcmp(words[i], "--seeds") == 0 && i + 1 < count) {
-            if (!number_of(words[++i], seeds_out)) {
-                return false;
-            }
-        } else if (strcmp(words[i], "--from") == 0 && i + 1 < count) {
-            if (!number_of(words[++i], from_out)) {
-                return false;
-            }
-        } else {
-            return false;
-        }
-    }
-    return *seeds_out > 0;
-}
-
 int
 main(int argc, char **argv)
 {
@@ -396,7 +367,7 @@ main(int argc, char **argv)
     uint64_t seeds = 200;
     bool verbose = false;
 
-    if (!read_options(argc, argv, &from, &seeds, &verbose)) {
+    if (!seeds_options(argc, argv, &from, &seeds, &verbose)) {
         (void)fprintf(stderr, "usage: net_sim [--seeds N] [--from S] [--verbose]\n");
         return 2;
     }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "seeds.h"
 #include "store_judge.h"
 #include "store_world.h"
 
@@ -542,15 +543,6 @@ struct asked {
 };
 
 static bool
-number_in(const char *text, uint64_t *number_out)
-{
-    char *end = NULL;
-
-    *number_out = strtoull(text, &end, 10);
-    return end != text && *end == '\0';
-}
-
-static bool
 read_options(int count, char **words, struct asked *asked)
 {
     for (int i = 1; i < count; i++) {
@@ -563,7 +555,7 @@ read_options(int count, char **words, struct asked *asked)
             asked->trace = true;
             continue;
         }
-        if (number == NULL || i + 1 == count || !number_in(words[i + 1], number)) {
+        if (number == NULL || i + 1 == count || !seeds_number(words[i + 1], number)) {
             return false;
         }
         if (strcmp(words[i], "--repeat") == 0) {

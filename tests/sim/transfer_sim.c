@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "seeds.h"
 #include "transfer_world.h"
 
 #define ALL_ENDED_MS 200000u
@@ -532,36 +533,6 @@ run_seed(uint64_t seed, const char *repeat)
 
 /* ---- the program ------------------------------------------------------------------------- */
 
-static bool
-number_of(const char *text, uint64_t *number_out)
-{
-    char *end = NULL;
-
-    *number_out = strtoull(text, &end, 10);
-    return end != text && *end == '\0';
-}
-
-static bool
-read_options(int count, char **words, uint64_t *from_out, uint64_t *seeds_out, bool *verbose_out)
-{
-    for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "--verbose") == 0) {
-            *verbose_out = true;
-        } else if (strcmp(words[i], "--seeds") == 0 && i + 1 < count) {
-            if (!number_of(words[++i], seeds_out)) {
-                return false;
-            }
-        } else if (strcmp(words[i], "--from") == 0 && i + 1 < count) {
-            if (!number_of(words[++i], from_out)) {
-                return false;
-            }
-        } else {
-            return false;
-        }
-    }
-    return *seeds_out > 0;
-}
-
 static void
 print_outcome(uint64_t seed, const struct outcome *outcome)
 {
@@ -611,7 +582,7 @@ main(int argc, char **argv)
     uint64_t seeds = 200;
     bool verbose = false;
 
-    if (!read_options(argc, argv, &from, &seeds, &verbose)) {
+    if (!seeds_options(argc, argv, &from, &seeds, &verbose)) {
         (void)fprintf(stderr, "usage: transfer_sim [--seeds N] [--from S] [--verbose]\n");
         return 2;
     }
