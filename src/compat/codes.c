@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compat/codes.h"
+
+#include <stddef.h>
+
+#define ANY UINT32_MAX
+
+/* The first row that fits is the answer. */
+static const struct {
+    enum yb_status status;
+    uint32_t call; /* enum yb_compat_call, or ANY. */
+    enum yb_compat_code code;
+} rows[] = {
+    {YB_OK, ANY, YB_COMPAT_OK},
+    {YB_EXISTS, YB_COMPAT_CALL_PUT, YB_COMPAT_OK},
+    {YB_EXISTS, ANY, YB_COMPAT_OBJECT_ALREADY_EXISTS},
+    /* Whoever asked has waited as long as it could. */
+    {YB_IN_PROGRESS, YB_COMPAT_CALL_PUT, YB_COMPAT_OK},
+    {YB_IN_PROGRESS, YB_COMPAT_CALL_RESERVE, YB_COMPAT_OBJECT_ALREADY_EXISTS},
+    {YB_IN_PROGRESS, ANY, YB_COMPAT_REPLICA_IS_NOT_READY},
+    {YB_NOT_READY, ANY, YB_COMPAT_REPLICA_IS_NOT_READY},
+    {YB_AGAIN, YB_COMPAT_CALL_PUT, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_AGAIN, YB_COMPAT_CALL_UPSERT, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_AGAIN, YB_COMPAT_CALL_RESERVE, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_AGAIN, ANY, YB_COMPAT_RPC_FAIL},
+    {YB_NO_SPACE, ANY, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_TOO_LARGE, YB_COMPAT_CALL_PUT, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_TOO_LARGE, YB_COMPAT_CALL_UPSERT, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_TOO_LARGE, YB_COMPAT_CALL_RESERVE, YB_COMPAT_NO_AVAILABLE_HANDLE},
+    {YB_TOO_LARGE, ANY, YB_COMPAT_INVALID_PARAMS},
+    {YB_TOO_SMALL, ANY, YB_COMPAT_INVALID_PARAMS},
+    {YB_INVALID, ANY, YB_COMPAT_INVALID_PARAMS},
+    {YB_NOT_FOUND, ANY, YB_COMPAT_OBJECT_NOT_FOUND},
+    {YB_STALE, ANY, YB_COMPAT_REPLICA_IS_GONE},
+    {YB_LEASED, ANY, YB_COMPAT_OBJECT_HAS_LEASE},
+    {YB_HELD, ANY, YB_COMPAT_OBJECT_HAS_LEASE},
+    {YB_BUSY, ANY, YB_COMPAT_OBJECT_REPLICA_BUSY},
+    {YB_LAPSED, ANY, YB_COMPAT_LEASE_EXPIRED},
+    {YB_CORRUPT, ANY, YB_COMPAT_CHECKSUM_MISMATCH},
+    {YB_REBUILDING, ANY, YB_COMPAT_UNAVAILABLE_IN_CURRENT_STATUS},
+    {YB_DENIED, ANY, YB_COMPAT_ILLEGAL_CLIENT},
+    {YB_QUOTA, ANY, YB_COMPAT_TENANT_QUOTA_EXCEEDED},
+    {YB_VERSION, ANY, YB_COMPAT_INVALID_VERSION},
+    {YB_TIMED_OUT, ANY, YB_COMPAT_RPC_TIMEOUT},
+    {YB_CANCELLED, ANY, YB_COMPAT_RPC_TIMEOUT},
+    {YB_UNREACHABLE, ANY, YB_COMPAT_RPC_FAIL},
+    {YB_REFUSED, ANY, YB_COMPAT_RPC_FAIL},
+    {YB_PEER_LOST, YB_COMPAT_CALL_SETUP, YB_COMPAT_RPC_FAIL},
+    {YB_PEER_LOST, ANY, YB_COMPAT_TRANSFER_FAIL},
+    {YB_FENCED, ANY, YB_COMPAT_TRANSFER_FAIL},
+    {YB_IN_DOUBT, ANY, YB_COMPAT_TRANSFER_FAIL},
+    {YB_FAULT, ANY, YB_COMPAT_TRANSFER_FAIL},
+    {YB_IO, ANY, YB_COMPAT_TRANSFER_FAIL},
+    {YB_UNSUPPORTED, ANY, YB_COMPAT_NOT_SUPPORTED},
+    {YB_CLOSED, ANY, YB_COMPAT_INVALID_PARAMS},
+};
+
+int32_t
+yb_compat_code(enum yb_status status, enum yb_compat_call call)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].status == status && (rows[i].call == ANY || rows[i].call == call)) {
+            return rows[i].code;
+        }
+    }
+    return YB_COMPAT_INTERNAL_ERROR;
+}
+
+const char *
+yb_compat_code_text(int32_t code)
+{
+    switch (code) {
+#define X(name, value, text) \
+    case YB_COMPAT_##name: return text;
+        YB_COMPAT_CODE_MAP(X)
+#undef X
+    default: return "unknown";
+    }
+}
