@@ -73,7 +73,7 @@ int32_t yb_compat_store_close(struct yb_compat_store *store);
 /* 0 healthy; 1 not set up; 2 the directory does not answer. */
 int32_t yb_compat_store_health(struct yb_compat_store *store);
 
-/* "host:port" under which our segment is known; "" before setup. Returns the length that it takes. */
+/* "host:port" under which our segment is known; "" before setup. Returns the length it takes. */
 size_t yb_compat_store_hostname(struct yb_compat_store *store, char *text_out, size_t room);
 
 /* ---- keys ---------------------------------------------------------------------------------- */
