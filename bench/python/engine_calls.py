@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time the calls that engines make, on whatever module is named `mooncake`.
 
-Two processes on this host, as two engines would be: a *holder*, which gives memory to the store and
-registers a buffer with a transfer engine, and this one, which gives none, so that every value goes
-to the other process and comes from it. Every row compares the bytes before it is timed.
+Two processes on this host, as two engines would be: a *holder*, which gives memory to the store
+and registers a buffer with a transfer engine, and this one, which gives none, so that every value
+goes to the other process and comes from it. Every row compares the bytes before it is timed.
 
     engine_calls.py --master 127.0.0.1:50051 [--run-ms 300] [--quick] [--only put,get,...]
 
 prints one JSON line: {"module": ..., "rows": [{"call", "size", "batch", "value", "unit"}, ...]}.
-A row that the module cannot do has "error" instead of "value". The medians of one run are taken over
-its calls; peer.py interleaves several runs.
+A row that the module cannot do has "error" instead of "value". The medians of one run are taken
+over its calls; peer.py interleaves several runs.
 """
 
 import argparse
@@ -200,7 +200,10 @@ class Rows:
             if not source.same(into, size * batch):
                 raise RuntimeError("the bytes differ")
             if want_get:
-                return timed(self.args.run_ms, lambda _: expect("get", get(keys, *into_lists), [size] * batch))
+                want = [size] * batch
+                return timed(
+                    self.args.run_ms, lambda _: expect("get", get(keys, *into_lists), want)
+                )
             sets = {}
 
             def before(number):

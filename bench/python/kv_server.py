@@ -5,8 +5,8 @@
     kv_server.py redis|lmcache PORT [--run-ms 300] [--quick]
 
 A batch is one pipeline (Redis), or one message per key, as its client does it (LMCache). Values go
-from and to memory that exists before, as far as the client allows: what a client's library allocates
-is its own cost. The bytes are compared before a row is timed.
+from and to memory that exists before, as far as the client allows: what a client's library
+allocates is its own cost. The bytes are compared before a row is timed.
 """
 
 import argparse

@@ -160,7 +160,8 @@ def compare(ours, peer, peer_name):
 
 
 def table(rows):
-    print(f"{'call':32} {'size':>9} {'batch':>6} {'ours':>11} {'peer':>11} ratio  of", file=sys.stderr)
+    head = f"{'call':32} {'size':>9} {'batch':>6} {'ours':>11} {'peer':>11} ratio  of"
+    print(head, file=sys.stderr)
     for row in rows:
         figures = (
             f"{row['ours']:11.3f} {row['peer']:11.3f} {row['ratio']:5.2f}"
