@@ -24,6 +24,7 @@
 
 #include "daemon/process.h"
 #include "net/address.h"
+#include "net/role.h"
 #include "yuebing/status.h"
 
 #define YB_ROLES_NODES_MAX 64u
@@ -69,7 +70,7 @@ struct yb_role_info {
     bool rebuilding;         /* A directory. */
 };
 
-#define YB_ROLES_PULSE_NS (250 * YB_NS_PER_MS)
+#define YB_ROLES_PULSE_NS YB_ROLE_PULSE_NS
 
 uint32_t yb_roles_count(const struct yb_roles *roles);
 void yb_roles_info(const struct yb_roles *roles, uint32_t index, struct yb_role_info *info_out);

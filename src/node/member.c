@@ -580,6 +580,13 @@ yb_member_set_address(struct yb_member *member, const char *address)
     member->facts.address = address;
 }
 
+void
+yb_member_set_name(struct yb_member *member, const char *name)
+{
+    YB_ASSERT(member->net == NULL);
+    member->facts.name = name;
+}
+
 enum yb_status
 yb_member_start(struct yb_member *member, struct yb_net *net, struct yb_net *heart)
 {

@@ -94,8 +94,9 @@ YB_CHECKED enum yb_status yb_member_create(const struct yb_member_facts *facts,
                                            const struct yb_member_events *events, void *owner,
                                            struct yb_member **member_out);
 
-/* Set the address before start; borrowed. */
+/* Set the address, or another name, before start; borrowed. */
 void yb_member_set_address(struct yb_member *member, const char *address);
+void yb_member_set_name(struct yb_member *member, const char *name);
 
 /* Begin to register, and go on for ever. `heart` may be the same net. Fails with INVALID (no
  * address) or as yb_peer_create() does. */

@@ -860,6 +860,14 @@ yb_node_set_address(struct yb_node *node, const char *address)
     yb_member_set_address(node->member, node->address);
 }
 
+void
+yb_node_set_name(struct yb_node *node, const char *name)
+{
+    YB_ASSERT(node->net == NULL && strlen(name) < sizeof(node->name));
+    (void)snprintf(node->name, sizeof(node->name), "%s", name);
+    yb_member_set_name(node->member, node->name);
+}
+
 enum yb_status
 yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
 {

@@ -88,6 +88,9 @@ const struct yb_service *yb_node_service(struct yb_node *node);
 /* Say where its net's server listens, as others are told: before start, if the options did not. */
 void yb_node_set_address(struct yb_node *node, const char *address);
 
+/* Give it another name, of at most 63 characters, before start. */
+void yb_node_set_name(struct yb_node *node, const char *name);
+
 /* Begin: register, and again whenever that is lost. `heart` carries the heartbeats: the net of
  * another worker, or `net` itself. */
 YB_CHECKED enum yb_status yb_node_start(struct yb_node *node, struct yb_net *net,

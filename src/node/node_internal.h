@@ -144,6 +144,7 @@ struct yb_node {
     struct yb_node_options options; /* Its strings are owned copies. */
     char *strings[6];
     char address[YB_ADDRESS_TEXT_BYTES];
+    char name[64]; /* Of yb_node_set_name(); "": the options'. */
     struct yb_net *net;
     struct yb_service service;
     struct yb_member *member;
