@@ -158,6 +158,17 @@ fate_of(const struct yb_cli_block *block)
     return fate;
 }
 
+/* null: no reuse gate declined it, as far as is remembered. */
+static json_t *
+decline_as_json(const struct yb_wire_explanation *known)
+{
+    return known->declined == YB_WIRE_DECLINE_NONE
+               ? json_null()
+               : json_pack("{s:s, s:I, s:I, s:I}", "reason", yb_wire_decline_name(known->declined),
+                           "ago_ms", (json_int_t)known->declined_ms, "load_us",
+                           (json_int_t)known->load_us, "compute_us", (json_int_t)known->compute_us);
+}
+
 static json_t *
 as_json(const struct yb_cli_block *block, const char *key)
 {
@@ -177,14 +188,14 @@ as_json(const struct yb_cli_block *block, const char *key)
                       (json_int_t)copy->pins, "hold_ms", (json_int_t)copy->hold_ms));
     }
     yb_id_format(block->hash, hash);
-    told = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:i, s:o}", "hash", hash, "presence",
-                     yb_wire_presence_name(block->known.presence), "fate",
+    told = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:i, s:o, s:o}", "hash", hash,
+                     "presence", yb_wire_presence_name(block->known.presence), "fate",
                      is_there(block) ? "" : yb_wire_fate_name(fate_of(block)), "grant",
                      (json_int_t)block->known.grant, "ago_ms", (json_int_t)block->known.ago_ms,
                      "eta_us", (json_int_t)block->known.eta_us, "bytes",
                      (json_int_t)(is_there(block) ? size_of(block) : 0), "held",
                      (int)(block->known.hold_ms != 0), "replicas", (int)block->known.count,
-                     "copies", copies);
+                     "copies", copies, "declined", decline_as_json(&block->known));
     yb_cli_json_key(told, key, strlen(key));
     return told;
 }
@@ -296,6 +307,23 @@ print_absent(FILE *out, const struct yb_cli_block *block)
     fprintf(out, "  %s\n", remedies[fate]);
 }
 
+/* Say why an engine did not load a block that was there. */
+static void
+print_decline(FILE *out, const struct yb_wire_explanation *known)
+{
+    char ago[YB_CLI_BYTES_TEXT];
+
+    yb_cli_span_text(known->declined_ms, ago);
+    if (known->declined == YB_WIRE_DECLINE_SLOWER) {
+        fprintf(out,
+                "  declined by a reuse gate %s ago: to load up to here would have taken %.1f ms, "
+                "to compute it %.1f ms\n",
+                ago, known->load_us / 1e3, known->compute_us / 1e3);
+    } else if (known->declined == YB_WIRE_DECLINE_BEHIND_GAP) {
+        fprintf(out, "  declined by a reuse gate %s ago: a block before it was not there\n", ago);
+    }
+}
+
 static void
 print_text(const struct yb_cli *cli, const struct yb_cli_block *block, const char *key)
 {
@@ -318,6 +346,7 @@ print_text(const struct yb_cli *cli, const struct yb_cli_block *block, const cha
         break;
     default: print_absent(out, block); break;
     }
+    print_decline(out, &block->known);
 }
 
 /* Ask, and tell. `found_out` says whether it is there. */

@@ -561,6 +561,7 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
             YB_OK ||
         (status = yb_core_near_create(core, ios)) != YB_OK ||
         (status = yb_core_withdrawals_create(core)) != YB_OK ||
+        (status = yb_core_declines_create(core)) != YB_OK ||
         (status = yb_peer_create(net, &options->directory, (struct yb_id){{0}},
                                  &core->directory)) != YB_OK) {
         core->stopping = true;
@@ -584,6 +585,7 @@ yb_client_core_stop(struct yb_client_core *core)
     core->stopping = true;
     yb_loop_disarm(yb_net_loop(core->net), &core->refresh);
     yb_core_near_stop(core);
+    yb_core_declines_stop(core);
     for (struct yb_core_work *work = core->works; work != NULL; work = next) {
         next = work->next;
         yb_client_core_cancel(core, work->batch);
@@ -599,7 +601,7 @@ yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
            core->looks == 0 && core->jobs == 0 && core->watches == 0 && yb_core_near_idle(core) &&
-           yb_core_withdrawals_idle(core);
+           yb_core_withdrawals_idle(core) && yb_core_declines_idle(core);
 }
 
 void
@@ -623,6 +625,7 @@ yb_client_core_destroy(struct yb_client_core **core_in)
     yb_core_loans_fini(core);
     yb_core_near_fini(core);
     yb_core_withdrawals_fini(core);
+    yb_core_declines_fini(core);
     yb_pool_destroy(&core->ios);
     yb_hints_destroy(&core->hints);
     free(core->ask_reply);

@@ -222,6 +222,8 @@ struct yb_core_loans;
 
 #define YB_CORE_RANDOM 64u
 
+#define YB_CORE_NEAR_BYTES_MIN 16384u /* Less goes in frames, also where there is a nearer way. */
+
 struct yb_client_core {
     uint32_t magic;
     struct yb_client_core_options options; /* Strings are borrowed. */
@@ -255,6 +257,7 @@ struct yb_client_core {
     struct yb_call report;
     bool reporting;
     struct yb_core_withdrawals *withdrawals; /* core_put.c */
+    struct yb_core_declines *declines;       /* core_gate.c; NULL: no gate. */
     uint8_t report_body[8 + 256 * 16];
     uint32_t looks;       /* Under way: core_look.c. */
     uint32_t watches;     /* Under way: core_watch.c. */
@@ -404,6 +407,14 @@ void yb_core_gate_measure(struct yb_core_io *io, enum yb_core_route route, uint6
 
 /* An EXIST has all its answers: say no more than what is worth loading. */
 void yb_core_gate(struct yb_core_work *work);
+
+/* Tell the directory, a little later, that a block was not named. `gate` has been through the run
+ * up to it; NULL: it is behind the end of the run. */
+void yb_core_declined(struct yb_client_core *core, struct yb_id hash, const struct yb_gate *gate);
+YB_CHECKED enum yb_status yb_core_declines_create(struct yb_client_core *core);
+void yb_core_declines_stop(struct yb_client_core *core);
+bool yb_core_declines_idle(const struct yb_client_core *core);
+void yb_core_declines_fini(struct yb_client_core *core);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

@@ -18,7 +18,6 @@
 #include "client/core_internal.h"
 
 /* Below this a frame there and back costs less than a pin and a read. */
-#define NEAR_BYTES_MIN 16384u
 #define PIN_MS         5000u
 #define MARGIN_NS      (2 * YB_NS_PER_MS) /* And a hundredth of a pin, for clocks that drift. */
 #define GIVE_NS        (2 * YB_NS_PER_MS)
@@ -213,7 +212,8 @@ yb_core_get_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
         yb_core_end(work, index, YB_UNSUPPORTED);
         return YB_CORE_NOWHERE;
     }
-    if (core->near == NULL || member->near == 0 || item->frames || item->room < NEAR_BYTES_MIN ||
+    if (core->near == NULL || member->near == 0 || item->frames ||
+        item->room < YB_CORE_NEAR_BYTES_MIN ||
         (yb_transfer_nearness(core->options.engine, member->near) & YB_TRANSFER_NEAR_MAPS) == 0) {
         return YB_CORE_FRAMES;
     }

@@ -15,7 +15,6 @@
 #include "base/check.h"
 #include "client/core_internal.h"
 
-#define NEAR_BYTES_MIN     16384u /* Less goes in frames. */
 #define REGISTER_BYTES_MIN 65536u /* Less is not worth to be registered for one message. */
 
 /* ---- memory that a node reads ---------------------------------------------------------------- */
@@ -99,7 +98,8 @@ yb_core_put_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
     if (yb_core_is_device(work, index)) {
         return !item->frames && member->wire.data_address[0] != 0 ? YB_CORE_NEAR : YB_CORE_NOWHERE;
     }
-    if (core->near == NULL || member->near == 0 || item->frames || item->room < NEAR_BYTES_MIN ||
+    if (core->near == NULL || member->near == 0 || item->frames ||
+        item->room < YB_CORE_NEAR_BYTES_MIN ||
         (yb_transfer_nearness(core->options.engine, member->near) & needed) != needed ||
         !can_hold(core, &work->batch->items[index])) {
         return YB_CORE_FRAMES;

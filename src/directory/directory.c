@@ -342,7 +342,9 @@ handle_stat(struct yb_directory *directory, struct yb_request *request)
       yb_directory_handle_snapshot)                                                                \
     X(EXPLAIN_KEY,   "explain_key",   ROLES_ALL,   false,  YB_WIRE_EXPLAIN_QUESTION_BYTES_MAX,     \
       yb_directory_handle_explain)                                                                 \
-    X(DIRECTORY_STAT, "directory_stat", ROLES_ALL, false,  0, handle_stat)
+    X(DIRECTORY_STAT, "directory_stat", ROLES_ALL, false,  0, handle_stat)                         \
+    X(DECLINED,      "declined",      ROLES_USERS, false,  YB_WIRE_DECLINES_BYTES_MAX,             \
+      yb_directory_handle_declined)
 /* clang-format on */
 
 typedef void handler_fn(struct yb_directory *directory, struct yb_request *request);
@@ -460,6 +462,7 @@ make_tables(struct yb_directory *directory)
         .records_max = (uint32_t)options->records_max,
         .slots_max = YB_MEMBERS_SLOTS_MAX,
         .tenants_max = YB_TENANTS_MAX,
+        .parents = options->want_keys,
     };
     struct yb_members_options members = {
         .slots_max = YB_MEMBERS_SLOTS_MAX,
@@ -485,6 +488,8 @@ make_tables(struct yb_directory *directory)
                  ? yb_events_create(options->events_max, options->want_keys, &directory->events)
                  : status;
     status = status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_GHOSTS, &directory->ghosts) : status;
+    status =
+        status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_DECLINED, &directory->declined) : status;
     directory->list = malloc(YB_DIRECTORY_BODY_BYTES);
     directory->body = malloc(YB_DIRECTORY_BODY_BYTES);
     if (status == YB_OK && (directory->list == NULL || directory->body == NULL)) {
@@ -576,6 +581,9 @@ free_all(struct yb_directory *directory)
     }
     if (directory->ghosts != NULL) {
         yb_ghosts_destroy(&directory->ghosts);
+    }
+    if (directory->declined != NULL) {
+        yb_ghosts_destroy(&directory->declined);
     }
     if (directory->file != NULL) {
         yb_cluster_file_close(&directory->file);

@@ -71,6 +71,8 @@ struct yb_helper_pool;
     X(REPAIRED_BYTES, COUNTER, BYTES,      "copied",           NULL, NULL, "bytes of such copies")  \
     X(REPAIR_FAILED, COUNTER, COUNT,       "copies_failed",    NULL, NULL,                          \
       "such copies that failed, to be tried again")                                                 \
+    X(DECLINED,    COUNTER,   COUNT,       "declined",         NULL, NULL,                          \
+      "blocks that clients' reuse gates told of having declined")                                   \
     X(REPAIRS_LOST, COUNTER,  COUNT,       "repairs_lost",     NULL, NULL,                          \
       "blocks that had to wait for a later sweep for want of room")                                 \
     X(RECORDS,     GAUGE,     COUNT,       "records",          NULL, NULL, "blocks in the index")   \
@@ -100,7 +102,8 @@ struct yb_directory_options {
     uint32_t writes_max;  /* Intents and recent writes; 0: 65536. */
     uint32_t events_max;  /* Events kept for subscribers, a power of two; 0: 65536. */
     uint32_t repairs_max; /* Copies under way at a time; 0: 64. */
-    bool want_keys;       /* Publications carry full keys, for subscribers. */
+    /* For subscribers: publications carry full keys, and the index keeps parents. */
+    bool want_keys;
     const struct yb_directory_limit *limits; /* Bytes that tenants may use; borrowed for create. */
     uint32_t limit_count;
     /* A thread of it takes memory for the index ahead, so that a publication never waits for that;

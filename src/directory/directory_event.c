@@ -22,6 +22,7 @@ yb_directory_event(struct yb_directory *directory, const struct yb_directory_new
     struct yb_event event = {
         .hash = news->hash,
         .grant = news->grant,
+        .parent = news->parent,
         .tenant = news->tenant == YB_TENANTS_NONE ? UINT16_MAX : (uint16_t)news->tenant,
         .slot = news->slot,
         .size_code = yb_index_size_encode(news->size),
@@ -52,6 +53,7 @@ store_event(struct yb_directory *directory, const struct yb_request *request, ui
     if (may_see(directory, request, tenant)) {
         wire.hash = event->hash;
         wire.grant = event->grant;
+        wire.parent = event->parent;
         wire.size_code = event->size_code;
         wire.slot = event->slot;
         wire.tier = event->tier;
@@ -182,6 +184,7 @@ store_entry(const struct yb_index_entry *entry, uint8_t *out)
         struct yb_wire_event wire = {
             .hash = entry->hash,
             .grant = entry->answer.grant,
+            .parent = entry->parent,
             .size_code = entry->answer.size_code,
             .slot = entry->answer.replicas[i].slot,
             .kind = YB_WIRE_EVENT_KIND_STORED,

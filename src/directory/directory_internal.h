@@ -31,7 +31,7 @@
 
 #define YB_DIRECTORY_MAGIC       0x64697265u
 #define YB_DIRECTORY_TYPE_FIRST  YB_WIRE_DIRECTORY_TYPE_JOIN
-#define YB_DIRECTORY_TYPE_COUNT  15u
+#define YB_DIRECTORY_TYPE_COUNT  16u
 #define YB_DIRECTORY_CHUNK       64u    /* Operations that are applied together. */
 #define YB_DIRECTORY_ORDERS_MAX  65536u /* Unconfirmed ones of a slot; then it is fenced. */
 #define YB_DIRECTORY_SETTLES_MAX 4096u  /* Answers that wait for nodes. */
@@ -40,6 +40,7 @@
 #define YB_DIRECTORY_REPAIRS_MAX 65536u /* Blocks that wait for a copy. */
 #define YB_DIRECTORY_COPY_ITEMS  16u    /* Blocks in one order to copy. */
 #define YB_DIRECTORY_GHOSTS      65536u
+#define YB_DIRECTORY_DECLINED    16384u /* Blocks that reuse gates declined. */
 
 /* How long a granted write is remembered: longer than any put takes. */
 #define YB_DIRECTORY_WRITE_KEPT_NS (120 * YB_NS_PER_S)
@@ -202,6 +203,7 @@ struct yb_directory {
     struct yb_writes *writes;
     struct yb_events *events;
     struct yb_ghosts *ghosts;
+    struct yb_ghosts *declined;
     struct yb_directory_port *ports[YB_MEMBERS_SLOTS_MAX + 1];
 
     struct yb_timer tick;
@@ -318,6 +320,7 @@ void yb_directory_tick(struct yb_directory *directory);
 void yb_directory_handle_publish(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *request);
+void yb_directory_handle_declined(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_intent(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_remove(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_remove_all(struct yb_directory *directory, struct yb_request *request);
@@ -385,6 +388,7 @@ void yb_directory_repairs_free(struct yb_directory *directory);
 struct yb_directory_news {
     struct yb_id hash;
     uint64_t grant;
+    uint64_t parent; /* Of what was stored; 0: not known. */
     uint64_t size;
     uint32_t tenant;
     uint16_t slot;

@@ -186,6 +186,52 @@ tell_fate(struct yb_directory *directory, const struct yb_writes_name *name,
     }
 }
 
+/* Say when a reuse gate last declined the block, if that is remembered. */
+static void
+tell_decline(struct yb_directory *directory, const struct yb_writes_name *name,
+             struct yb_wire_explanation *out)
+{
+    struct yb_ghost ghost;
+    uint64_t ago;
+
+    if (yb_ghosts_find(directory->declined, name->tenant, name->hash, &ghost)) {
+        ago = ago_ms(yb_directory_now(directory), ghost.at_ns);
+        out->declined = ghost.fate;
+        out->declined_ms = ago < UINT32_MAX ? (uint32_t)ago : UINT32_MAX;
+        out->load_us = ghost.declined.load_us;
+        out->compute_us = ghost.declined.compute_us;
+    }
+}
+
+void
+yb_directory_handle_declined(struct yb_directory *directory, struct yb_request *request)
+{
+    uint32_t tenant = yb_directory_tenant_of(directory, request, false);
+    struct yb_wire_declines body;
+
+    if (yb_wire_declines_decode(request->body, request->body_bytes, &body, NULL) != YB_OK) {
+        yb_directory_refuse(request, YB_INVALID);
+        return;
+    }
+    for (uint32_t i = 0; i < body.items.count && tenant != YB_TENANTS_NONE; i++) {
+        struct yb_wire_declined item;
+
+        yb_wire_declined_at(&body.items, i, &item);
+        if (item.reason != YB_WIRE_DECLINE_NONE) {
+            yb_ghosts_add(directory->declined,
+                          &(struct yb_ghost){
+                              .hash = item.hash,
+                              .declined = {.load_us = item.load_us, .compute_us = item.compute_us},
+                              .at_ns = yb_directory_now(directory),
+                              .tenant = (uint16_t)tenant,
+                              .fate = item.reason,
+                          });
+        }
+    }
+    yb_directory_count(directory, YB_DIRECTORY_STAT_DECLINED, body.items.count);
+    yb_directory_refuse(request, YB_OK);
+}
+
 void
 yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *request)
 {
@@ -225,6 +271,7 @@ yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *r
     if (query.tenant != YB_TENANTS_NONE) {
         struct yb_writes_name name = {.hash = body.hash, .tenant = (uint16_t)query.tenant};
 
+        tell_decline(directory, &name, &out);
         if (found.grant == 0) {
             tell_fate(directory, &name, &out);
         } else if (yb_writes_last(directory->writes, &name, yb_directory_now(directory),

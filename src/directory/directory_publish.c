@@ -90,6 +90,7 @@ tell(struct stream *stream, uint32_t at, uint8_t kind, uint16_t slot, uint64_t g
     struct yb_directory_news news = {
         .hash = item->hash,
         .grant = grant,
+        .parent = kind == YB_WIRE_EVENT_KIND_STORED ? item->parent : 0,
         .size = item->size,
         .tenant = stream->tenant,
         .slot = slot,
@@ -353,6 +354,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
         .grant = item->grant,
         .flush_epoch = item->flush,
         .size = item->size,
+        .parent = item->parent,
         .tenant = (uint16_t)stream->tenant,
         .flags = yb_index_with_wanted(item->flags, item->replicas > 0 ? item->replicas : 1),
         .replica_count = 1,

@@ -26,6 +26,7 @@ struct yb_events;
 struct yb_event {
     struct yb_id hash;
     uint64_t grant;
+    uint64_t parent; /* Of what was stored; 0: not known. */
     uint64_t key_at; /* Private. */
     uint16_t tenant;
     uint16_t slot;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ghosts.h -- the last words on blocks that are gone, for people who ask why.
+ * ghosts.h -- the last words on blocks that are gone or were declined, for people who ask why.
  *
  * A table of fixed size: the hash itself says in which few places its ghost may be; where all are
  * taken the oldest goes. So it is right about what it knows, and may have forgotten.
@@ -21,14 +21,21 @@ struct yb_ghosts;
 
 struct yb_ghost {
     struct yb_id hash;
-    uint64_t grant;
+    union {
+        uint64_t grant;
+        struct {
+            uint32_t load_us;
+            uint32_t compute_us;
+        } declined; /* In the table of what reuse gates declined. */
+    };
     uint64_t at_ns;
     uint16_t tenant;
     uint16_t slot; /* Where it was last; 0: not known. */
     uint16_t size_code;
     uint8_t tier;
-    uint8_t fate; /* enum yb_wire_fate */
+    uint8_t fate; /* enum yb_wire_fate; of what was declined, enum yb_wire_decline. */
 };
+_Static_assert(sizeof(struct yb_ghost) == 40, "as the header promises");
 
 /* `ghosts_max`: a power of two. Fails with NO_MEMORY. */
 YB_CHECKED enum yb_status yb_ghosts_create(uint32_t ghosts_max, struct yb_ghosts **ghosts_out);

@@ -73,8 +73,16 @@ reserve(struct yb_index *index)
     if (status != YB_OK) {
         goto err_fini_records;
     }
+    if (index->keeps_parents) {
+        status = yb_stretch_init(&index->parent_memory, most * sizeof(*index->parents));
+    }
+    if (status != YB_OK) {
+        goto err_fini_overflows;
+    }
     return YB_OK;
 
+err_fini_overflows:
+    yb_stretch_fini(&index->overflow_memory);
 err_fini_records:
     yb_stretch_fini(&index->record_memory);
 err_fini_further:
@@ -88,6 +96,9 @@ err:
 static void
 release(struct yb_index *index)
 {
+    if (index->keeps_parents) {
+        yb_stretch_fini(&index->parent_memory);
+    }
     yb_stretch_fini(&index->overflow_memory);
     yb_stretch_fini(&index->record_memory);
     yb_stretch_fini(&index->further_memory);
@@ -100,6 +111,7 @@ begin_empty(struct yb_index *index)
     index->buckets = (struct yb_index_bucket *)(void *)index->bucket_memory.base;
     index->further = (struct yb_index_bucket *)(void *)index->further_memory.base;
     index->records = (struct yb_index_record *)(void *)index->record_memory.base;
+    index->parents = (uint64_t *)(void *)index->parent_memory.base;
     index->overflows = (struct yb_index_overflow *)(void *)index->overflow_memory.base;
     index->bucket_count = YB_INDEX_BUCKETS_FIRST;
     index->bucket_mask = YB_INDEX_BUCKETS_FIRST - 1;
@@ -127,6 +139,7 @@ yb_index_create(const struct yb_index_options *options, struct yb_index **index_
     index->slots_max = options->slots_max;
     index->tenants_max = options->tenants_max;
     index->seed = options->seed;
+    index->keeps_parents = options->parents;
     index->overflow_max = (uint32_t)lower(options->records_max, YB_INDEX_LINK_MAX);
     index->slots = calloc((size_t)options->slots_max + 1, sizeof(*index->slots));
     index->tenants = calloc(options->tenants_max, sizeof(*index->tenants));
@@ -176,6 +189,7 @@ yb_index_growth_due(const struct yb_index *index)
     YB_ASSERT_OBJ(index, YB_INDEX_MAGIC);
     return yb_stretch_ahead_due(&index->record_memory) ||
            yb_stretch_ahead_due(&index->bucket_memory) ||
+           (index->keeps_parents && yb_stretch_ahead_due(&index->parent_memory)) ||
            yb_stretch_ahead_due(&index->further_memory) ||
            yb_stretch_ahead_due(&index->overflow_memory);
 }
@@ -186,6 +200,9 @@ yb_index_grow_ahead(struct yb_index *index)
     YB_ASSERT_OBJ(index, YB_INDEX_MAGIC);
     yb_stretch_ahead(&index->record_memory);
     yb_stretch_ahead(&index->bucket_memory);
+    if (index->keeps_parents) {
+        yb_stretch_ahead(&index->parent_memory);
+    }
     yb_stretch_ahead(&index->further_memory);
     yb_stretch_ahead(&index->overflow_memory);
 }
@@ -373,5 +390,6 @@ yb_index_bytes(const struct yb_index *index)
     return sizeof(*index) + ((uint64_t)index->slots_max + 1) * sizeof(*index->slots) +
            (uint64_t)index->tenants_max * sizeof(*index->tenants) +
            atomic_load(&index->bucket_memory.taken_bytes) + index->further_memory.taken_bytes +
-           atomic_load(&index->record_memory.taken_bytes) + index->overflow_memory.taken_bytes;
+           atomic_load(&index->record_memory.taken_bytes) +
+           atomic_load(&index->parent_memory.taken_bytes) + index->overflow_memory.taken_bytes;
 }

@@ -92,6 +92,7 @@ struct yb_index_options {
     uint32_t
         tenants_max; /* Tenants are 0 to this less 1; 1 to YB_INDEX_TENANTS_MAX. 16 bytes each. */
     uint64_t seed;   /* Secret and random: whoever knows it can fill one bucket. */
+    bool parents;    /* Keep them, for subscribers: 8 bytes for each record. */
 };
 
 /* Create an empty index with every slot FREE. On OK, *index_out is owned by the caller. Fails with
@@ -229,6 +230,7 @@ struct yb_index_op {
     uint64_t grant;       /* CREATE, REPLACE: the new one. */
     uint64_t flush_epoch; /* CREATE, REPLACE, INVENTORY: the tenant's, when the bytes were put. */
     uint64_t size;        /* CREATE, REPLACE, INVENTORY: bytes. */
+    uint64_t parent;      /* CREATE, REPLACE, INVENTORY: 0, or what to keep with it. */
     uint32_t hold_ms;     /* HOLD: at most HOLD_MS_MAX. */
     uint16_t tenant;
     uint16_t flags; /* CREATE, REPLACE, INVENTORY: YB_INDEX_ flags. VERSIONED follows from the
@@ -305,6 +307,7 @@ void yb_index_sweep(struct yb_index *index, uint64_t now_ms, uint32_t records,
 struct yb_index_entry {
     struct yb_id hash;
     uint64_t flush_epoch;
+    uint64_t parent; /* 0: not known. */
     uint16_t tenant;
     uint8_t reserved[6];
     struct yb_index_answer answer; /* As a lookup would have it. */

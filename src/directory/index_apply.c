@@ -114,8 +114,9 @@ list_of(const struct yb_index *index, const struct yb_index_op *op, struct yb_in
 }
 
 static void
-describe(struct yb_index_record *record, const struct yb_index_op *op)
+describe(struct yb_index *index, uint32_t number, const struct yb_index_op *op)
 {
+    struct yb_index_record *record = &index->records[number];
     uint16_t flags = op->flags;
 
     if (op->kind != YB_INDEX_INVENTORY) {
@@ -126,6 +127,9 @@ describe(struct yb_index_record *record, const struct yb_index_op *op)
     record->size_code = yb_index_size_encode(op->size);
     record->flush_epoch = (uint16_t)op->flush_epoch;
     record->flags = flags;
+    if (index->keeps_parents) {
+        index->parents[number] = op->parent;
+    }
 }
 
 static void
@@ -183,7 +187,7 @@ make(struct yb_index *index, const struct yb_index_op *op, struct target *target
     record->hash = op->hash;
     record->tenant = op->tenant;
     record->hold_until = 0;
-    describe(record, op);
+    describe(index, number, op);
     status = yb_index_table_insert(index, target->table_hash, number);
     if (status != YB_OK) {
         goto err_give_replicas;
@@ -218,7 +222,7 @@ supersede(struct yb_index *index, const struct yb_index_op *op, struct target *t
         return status;
     }
     drop_list(index, target, result);
-    describe(target->record, op);
+    describe(index, target->number, op);
     target->list = list;
     count_list(index, target);
     return YB_OK;

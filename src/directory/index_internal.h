@@ -97,6 +97,7 @@ struct yb_index {
     uint32_t slots_max;   /* Immutable. */
     uint32_t tenants_max; /* Immutable. */
     uint64_t seed;        /* Immutable. */
+    bool keeps_parents;   /* Immutable. */
 
     struct yb_index_bucket *buckets; /* = bucket_memory.base; the others likewise. */
     uint32_t bucket_count;
@@ -110,6 +111,7 @@ struct yb_index {
     uint32_t record_top;
     uint32_t record_free; /* Number, or NONE. */
     uint32_t record_used;
+    uint64_t *parents; /* Of each record; NULL: not kept. */
     struct yb_index_overflow *overflows;
     uint32_t overflow_top;
     uint32_t overflow_free; /* Link; 0: none. */
@@ -134,6 +136,7 @@ struct yb_index {
     struct yb_stretch bucket_memory;
     struct yb_stretch further_memory;
     struct yb_stretch record_memory;
+    struct yb_stretch parent_memory;
     struct yb_stretch overflow_memory;
 };
 

@@ -138,6 +138,7 @@ yb_index_scan(const struct yb_index *index, uint64_t now_ms, uint16_t slot, uint
             continue;
         }
         entry->hash = record->hash;
+        entry->parent = index->keeps_parents ? index->parents[number] : 0;
         entry->tenant = record->tenant;
         entry->flush_epoch = index->tenants[record->tenant].epoch;
         count++;

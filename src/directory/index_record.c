@@ -17,7 +17,10 @@ yb_index_record_take(struct yb_index *index, uint32_t *number_out)
     } else {
         number = index->record_top;
         if (yb_stretch_reach(&index->record_memory,
-                             ((size_t)number + 1) * sizeof(struct yb_index_record)) != YB_OK) {
+                             ((size_t)number + 1) * sizeof(struct yb_index_record)) != YB_OK ||
+            (index->keeps_parents &&
+             yb_stretch_reach(&index->parent_memory,
+                              ((size_t)number + 1) * sizeof(*index->parents)) != YB_OK)) {
             return YB_NO_MEMORY;
         }
         index->record_top++;

@@ -354,7 +354,8 @@ on_inventory(void *owner, uint64_t *cursor, struct yb_publisher_item *item_out)
                      .mode = YB_WIRE_MODE_INVENTORY,
                      .tier = YB_WIRE_TIER_DRAM,
                      .flags = block->flags,
-                     .replicas = block->replicas},
+                     .replicas = block->replicas,
+                     .parent = block->parent},
             .tenant = block->tenant,
             .block = yb_block_index(node->blocks, block) + 1,
         };

@@ -127,7 +127,8 @@ yb_node_publish(struct yb_node *node, struct yb_block *block)
                  .mode = block->mode,
                  .tier = YB_WIRE_TIER_DRAM,
                  .flags = block->flags,
-                 .replicas = block->replicas},
+                 .replicas = block->replicas,
+                 .parent = block->parent},
         .tenant = block->tenant,
         .block = yb_block_index(node->blocks, block) + 1,
     };

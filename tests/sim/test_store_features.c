@@ -833,6 +833,65 @@ test_features__existence_is_what_is_worth_loading_where_that_is_asked(void **sta
     store_world_destroy(&world);
 }
 
+/* ---- for subscribers ------------------------------------------------------------------------- */
+
+static void
+directory_with_keys(struct yb_directory_options *options)
+{
+    options->want_keys = true;
+}
+
+/* Check that a snapshot would name what each of the chain follows, and that it names all. */
+static void
+expect_parents(struct store_world *world)
+{
+    struct yb_directory *directory = store_directory(world)->life->directory;
+    struct yb_index_entry entries[CHAIN + 1];
+    uint32_t cursor = 0;
+    uint32_t count = yb_index_scan(directory->index, yb_directory_now_ms(directory),
+                                   YB_INDEX_SLOT_NONE, 1024, &cursor, entries, CHAIN + 1);
+
+    assert_int_equal(count, CHAIN);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t key = 0;
+        uint64_t begins;
+
+        memcpy(&begins, entries[i].hash.bytes, sizeof(begins));
+        while (name_of(world, key) != begins) {
+            key++;
+        }
+        assert_true(entries[i].parent == (key == 0 ? 0 : name_of(world, key - 1)));
+    }
+}
+
+static void
+test_features__subscribers_are_told_what_a_block_follows(void **state)
+{
+    struct store_world *world = begin_with(
+        &(struct store_options){.nodes = 1, .clients = 1, .tune_directory = directory_with_keys});
+    struct yb_directory *directory = store_directory(world)->life->directory;
+    uint32_t order[CHAIN];
+
+    (void)state;
+    for (uint32_t i = 0; i < CHAIN; i++) {
+        order[i] = i;
+    }
+    put_chain(world, 0, order);
+    for (uint64_t number = 1; number <= CHAIN; number++) {
+        const uint8_t *key;
+        const struct yb_event *event = yb_events_at(directory->events, number, &key);
+
+        assert_int_equal(event->kind, YB_WIRE_EVENT_KIND_STORED);
+        assert_true(event->parent == (number == 1 ? 0 : name_of(world, (uint32_t)number - 2)));
+    }
+    expect_parents(world);
+    store_crash(store_directory(world), YB_SIM_DEATH_RESET);
+    store_start(store_directory(world));
+    store_run_ms(world, 3000); /* The node has named all that it has. */
+    expect_parents(world);
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -851,6 +910,7 @@ main(void)
         cmocka_unit_test(test_features__duplicates_go_first_until_a_copy_is_the_only_one),
         cmocka_unit_test(test_features__a_node_without_a_lease_is_away_to_callers),
         cmocka_unit_test(test_features__existence_is_what_is_worth_loading_where_that_is_asked),
+        cmocka_unit_test(test_features__subscribers_are_told_what_a_block_follows),
         cmocka_unit_test(test_features__a_node_drains_without_loss),
         cmocka_unit_test(test_features__a_last_copy_without_room_stays_and_is_reported),
         cmocka_unit_test(test_features__a_newcomer_gets_at_most_twice_its_share),

@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 
-from yuebing import DEADLINE_S, SLOWER, Failed, Serve, environment, expect, until
+from yuebing import DEADLINE_S, SLOWER, Failed, Serve, environment, expect, run, until
 
 DRIVER = os.environ["YUEBING_STORE_DRIVER"]
 LEASE_MS = 3000 * SLOWER  # So that nobody loses it on a busy machine.
@@ -271,6 +271,15 @@ class Store:
                 found = client.nodes()
                 return len(found) == count and all(one["state"] == "serving" for one in found)
             until(serve, f"{count} nodes serve")
+
+    def command(self, *words):
+        """What a command prints."""
+        done = run(*words, "--directory", self.directory.address)
+        expect(done.code == 0, f"{words}: {done}")
+        return done.out
+
+    def explain(self, key):
+        return json.loads(self.command("explain", key, "--json"))
 
     def metric(self, name, **labels):
         return sum(one.metric(name, **labels) for one in self.nodes if not one.killed)

@@ -45,4 +45,25 @@ def hold_ends():
         until(flooded, "what is not held any more is evicted")
 
 
+@case("a gate that declines says so, and `explain` tells why an engine did not load what was there")
+def gate_tells():
+    with Store() as store, store.client() as a, \
+            store.client(gate=1, prefill_ns=1) as gated:
+        a.put("g:0-7", bytes=1000).all("OK")
+        gated.get("g:0-7", bytes=1000).all("OK")  # What loading costs is known from here on.
+        gated.exist("g:0-7").all("NOT_FOUND")     # Nothing is as fast as computing there.
+        a.exist("g:0-7").all("OK")
+        expect(gated.counters()["gated"] == 8, "counted")
+        until(lambda: store.explain("g:7")["declined"], "the directory is told")
+        found = store.explain("g:7")
+        expect(found["presence"] == "present" and found["declined"]["reason"] == "slower"
+               and found["declined"]["load_us"] > found["declined"]["compute_us"], str(found))
+        expect("declined by a reuse gate" in store.command("explain", "g:7"), "for people")
+        a.remove("g:3").each("OK")
+        until(lambda: gated.exist("g:0-7").counted["NOT_FOUND"] == 8
+              and store.explain("g:5")["declined"]["reason"] == "behind_gap", "the run ends")
+        expect(store.explain("g:1")["declined"]["reason"] == "slower", "before it as before")
+        expect(store.directory.metric("yuebing_directory_declined_total") >= 15, "in metrics")
+
+
 main()

@@ -260,7 +260,7 @@ test_directory_more__events_are_numbered_and_waited_for(void **state)
 }
 
 static void
-test_directory_more__keys_travel_with_events_if_they_are_wanted(void **state)
+test_directory_more__keys_and_parents_travel_with_events_if_they_are_wanted(void **state)
 {
     struct stage *stage = *state;
     struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 7);
@@ -272,9 +272,11 @@ test_directory_more__keys_travel_with_events_if_they_are_wanted(void **state)
         .keys = {.bytes = (const uint8_t *)"a key", .length = 5},
     };
     struct yb_wire_events events;
+    struct yb_wire_event event;
     uint8_t bytes[512];
     size_t length;
 
+    item.parent = 0x1234567890abcdef;
     stage->options.want_keys = true;
     (void)with_nodes(state, 1);
     body.incarnation = stage->nodes[0].incarnation;
@@ -294,6 +296,14 @@ test_directory_more__keys_travel_with_events_if_they_are_wanted(void **state)
                      YB_OK);
     assert_int_equal(events.keys.length, 5);
     assert_memory_equal(events.keys.bytes, "a key", 5);
+    yb_wire_event_at(&events.events, 0, &event);
+    assert_true(event.parent == 0x1234567890abcdef);
+    assert_int_equal(stage_remove(&stage->client, stage_hash(1), false), YB_OK);
+    assert_int_equal(end_events(stage, begin_events(&stage->admin, body.epoch, 2, 0), &events),
+                     YB_OK);
+    yb_wire_event_at(&events.events, 0, &event);
+    assert_int_equal(event.kind, YB_WIRE_EVENT_KIND_REMOVED);
+    assert_true(event.parent == 0);
 }
 
 static void
@@ -379,6 +389,44 @@ test_directory_more__a_key_that_is_gone_is_explained(void **state)
     assert_int_equal(stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_REMOVE_ALL, NULL, 0), YB_OK);
     assert_int_equal(explain(&stage->client, stage_hash(3)).fate, YB_WIRE_FATE_FLUSHED);
     assert_int_equal(explain(&stage->other, stage_hash(1)).fate, YB_WIRE_FATE_NEVER_PUT);
+}
+
+static void
+test_directory_more__what_a_gate_declined_is_explained_to_its_tenant(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    uint64_t grant = stage_put(&stage->nodes[0], stage_hash(0), 7, 1);
+    uint8_t body[YB_WIRE_DECLINES_BYTES + 2 * YB_WIRE_DECLINED_BYTES] = {0};
+    const struct yb_wire_declined told[2] = {
+        {.hash = stage_hash(0), .load_us = 900, .compute_us = 70, .reason = YB_WIRE_DECLINE_SLOWER},
+        {.hash = stage_hash(1), .reason = YB_WIRE_DECLINE_BEHIND_GAP},
+    };
+    struct yb_wire_explanation found = explain(&stage->client, stage_hash(0));
+
+    assert_int_equal(found.declined, YB_WIRE_DECLINE_NONE);
+    yb_wire_put_u32(body + YB_WIRE_DECLINES_AT_ITEMS, 2);
+    for (size_t i = 0; i < 2; i++) {
+        yb_wire_declined_store(&told[i],
+                               body + YB_WIRE_DECLINES_BYTES + i * YB_WIRE_DECLINED_BYTES);
+    }
+    assert_int_equal(stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_DECLINED, body, sizeof(body)),
+                     YB_OK);
+    stage_pass_ms(stage, 30);
+    found = explain(&stage->client, stage_hash(0));
+    assert_int_equal(found.presence, YB_WIRE_PRESENCE_PRESENT); /* It is there as before. */
+    assert_int_equal(found.grant, grant);
+    assert_int_equal(found.declined, YB_WIRE_DECLINE_SLOWER);
+    assert_int_equal(found.load_us, 900);
+    assert_int_equal(found.compute_us, 70);
+    assert_true(found.declined_ms >= 30);
+    found = explain(&stage->client, stage_hash(1));
+    assert_int_equal(found.declined, YB_WIRE_DECLINE_BEHIND_GAP);
+    assert_int_equal(found.fate, YB_WIRE_FATE_NEVER_PUT);
+    assert_int_equal(explain(&stage->other, stage_hash(0)).declined, YB_WIRE_DECLINE_NONE);
+    assert_int_equal(/* Nodes have no gate. */
+                     stage_ask(&stage->nodes[0], YB_WIRE_DIRECTORY_TYPE_DECLINED, body,
+                               sizeof(body)),
+                     YB_DENIED);
 }
 
 static void
@@ -510,9 +558,10 @@ main(void)
         TEST(a_last_copy_that_fits_nowhere_stays_unless_forced),
         TEST(a_drain_survives_the_directory),
         TEST(events_are_numbered_and_waited_for),
-        TEST(keys_travel_with_events_if_they_are_wanted),
+        TEST(keys_and_parents_travel_with_events_if_they_are_wanted),
         TEST(a_snapshot_names_every_replica_once),
         TEST(a_key_that_is_gone_is_explained),
+        TEST(what_a_gate_declined_is_explained_to_its_tenant),
         TEST(numbers_are_told),
         TEST(a_limit_is_shared_by_the_nodes),
         TEST(a_node_that_does_not_confirm_is_fenced),

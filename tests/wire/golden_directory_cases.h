@@ -170,7 +170,7 @@ recode_publication(const uint8_t *bytes, size_t length, struct golden_buffer *ou
 static enum yb_status
 build_publication_put(struct golden_buffer *out)
 {
-    static const struct yb_wire_publish_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = 0, .write = UINT64_C(0x1122334455667788), .size = 65536, .flush = 2, .mode = 1, .tier = 2, .flags = 1, .replicas = 2, .key_bytes = 3}};
+    static const struct yb_wire_publish_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = 0, .write = UINT64_C(0x1122334455667788), .size = 65536, .flush = 2, .mode = 1, .tier = 2, .flags = 1, .replicas = 2, .key_bytes = 3, .parent = UINT64_C(0x706050403020100)}};
     struct yb_wire_publication value = {.incarnation = UINT64_C(0x30000000001), .epoch = 3, .sequence = 17, .slot = 1, .phase = 0, .tenant = {"default", 7}, .items = {1, NULL, items}, .keys = {(const uint8_t *)"\153\145\171", 3}};
 
     return yb_wire_publication_encode(&value, out->bytes, out->room, &out->length);
@@ -487,6 +487,27 @@ build_explain_question_one(struct golden_buffer *out)
 }
 
 static enum yb_status
+recode_declines(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_declines value;
+    enum yb_status status = yb_wire_declines_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_declines_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_declines_one(struct golden_buffer *out)
+{
+    static const struct yb_wire_declined items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .load_us = 1500, .compute_us = 900, .reason = 1}};
+    struct yb_wire_declines value = {.items = {1, NULL, items}};
+
+    return yb_wire_declines_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
 recode_explanation(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
 {
     struct yb_wire_explanation value;
@@ -501,7 +522,7 @@ recode_explanation(const uint8_t *bytes, size_t length, struct golden_buffer *ou
 static enum yb_status
 build_explanation_evicted(struct golden_buffer *out)
 {
-    struct yb_wire_explanation value = {.grant = UINT64_C(0x30000000007), .ago_ms = 1234, .hold_ms = 0, .eta_us = 0, .slot0 = 1, .slot1 = 0, .slot2 = 0, .slot3 = 0, .tier0 = 2, .tier1 = 0, .tier2 = 0, .tier3 = 0, .size_code = 7, .flags = 0, .presence = 0, .fate = 1, .count = 0};
+    struct yb_wire_explanation value = {.grant = UINT64_C(0x30000000007), .ago_ms = 1234, .hold_ms = 0, .eta_us = 0, .slot0 = 1, .slot1 = 0, .slot2 = 0, .slot3 = 0, .tier0 = 2, .tier1 = 0, .tier2 = 0, .tier3 = 0, .size_code = 7, .flags = 0, .presence = 0, .fate = 1, .count = 0, .declined = 1, .declined_ms = 7000, .load_us = 1500, .compute_us = 900};
 
     return yb_wire_explanation_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -550,6 +571,7 @@ static const struct golden_case golden_directory_cases[] = {
     {"snapshot_question-begin", 16, build_snapshot_question_begin, recode_snapshot_question},
     {"snapshot-end", 32, build_snapshot_end, recode_snapshot},
     {"explain_question-one", 16, build_explain_question_one, recode_explain_question},
+    {"declines-one", 8, build_declines_one, recode_declines},
     {"explanation-evicted", 64, build_explanation_evicted, recode_explanation},
     {"directory_numbers-small", 128, build_directory_numbers_small, recode_directory_numbers},
 };

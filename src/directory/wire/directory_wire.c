@@ -8,7 +8,7 @@
 _Static_assert(80 + 16 == YB_WIRE_TENANT_STATE_BYTES, "no gap in tenant_state");
 _Static_assert(8 + 64 == YB_WIRE_TENANT_USE_BYTES, "no gap in tenant_use");
 _Static_assert(344 + 40 == YB_WIRE_MEMBER_BYTES, "no gap in member");
-_Static_assert(58 + 6 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
+_Static_assert(56 + 8 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
 _Static_assert(12 + 4 == YB_WIRE_GRANT_ANSWER_BYTES, "no gap in grant_answer");
 _Static_assert(16 + 8 == YB_WIRE_INTENT_BYTES, "no gap in intent");
 _Static_assert(12 + 4 == YB_WIRE_INTENT_ANSWER_BYTES, "no gap in intent_answer");
@@ -17,6 +17,7 @@ _Static_assert(31 + 1 == YB_WIRE_LOOKUP_ANSWER_BYTES, "no gap in lookup_answer")
 _Static_assert(4 + 4 == YB_WIRE_REMOVAL_ANSWER_BYTES, "no gap in removal_answer");
 _Static_assert(14 + 2 == YB_WIRE_REPORT_BYTES, "no gap in report");
 _Static_assert(40 + 8 == YB_WIRE_EVENT_BYTES, "no gap in event");
+_Static_assert(25 + 7 == YB_WIRE_DECLINED_BYTES, "no gap in declined");
 _Static_assert(60 + 4 == YB_WIRE_CLUSTER_BYTES, "no gap in cluster");
 _Static_assert(0 + 8 == YB_WIRE_MEMBERS_QUESTION_BYTES, "no gap in members_question");
 _Static_assert(20 + 4 == YB_WIRE_MEMBERS_BYTES, "no gap in members");
@@ -40,7 +41,8 @@ _Static_assert(32 + 8 == YB_WIRE_EVENTS_BYTES, "no gap in events");
 _Static_assert(12 + 4 == YB_WIRE_SNAPSHOT_QUESTION_BYTES, "no gap in snapshot_question");
 _Static_assert(28 + 4 == YB_WIRE_SNAPSHOT_BYTES, "no gap in snapshot");
 _Static_assert(0 + 16 == YB_WIRE_EXPLAIN_QUESTION_BYTES, "no gap in explain_question");
-_Static_assert(43 + 21 == YB_WIRE_EXPLANATION_BYTES, "no gap in explanation");
+_Static_assert(4 + 4 == YB_WIRE_DECLINES_BYTES, "no gap in declines");
+_Static_assert(56 + 8 == YB_WIRE_EXPLANATION_BYTES, "no gap in explanation");
 _Static_assert(112 + 16 == YB_WIRE_DIRECTORY_NUMBERS_BYTES, "no gap in directory_numbers");
 
 const char *
@@ -62,6 +64,7 @@ yb_wire_directory_type_name(uint32_t value)
     case YB_WIRE_DIRECTORY_TYPE_SNAPSHOT: return "snapshot";
     case YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY: return "explain_key";
     case YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT: return "directory_stat";
+    case YB_WIRE_DIRECTORY_TYPE_DECLINED: return "declined";
     default: return "unknown";
     }
 }
@@ -251,6 +254,29 @@ fate_known(uint32_t value)
     }
 }
 
+const char *
+yb_wire_decline_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_DECLINE_NONE: return "none";
+    case YB_WIRE_DECLINE_SLOWER: return "slower";
+    case YB_WIRE_DECLINE_BEHIND_GAP: return "behind_gap";
+    default: return "unknown";
+    }
+}
+
+static bool
+decline_known(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_DECLINE_NONE:
+    case YB_WIRE_DECLINE_SLOWER:
+    case YB_WIRE_DECLINE_BEHIND_GAP:
+        return true;
+    default: return false;
+    }
+}
+
 static bool
 tenant_state_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
@@ -348,11 +374,8 @@ member_list_check(const struct yb_wire_member_list *list, struct yb_wire_error *
 static bool
 publish_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 53, 3)) {
+    if (!yb_wire_zero(bytes + 53, 1)) {
         return yb_wire_bad(error, "publish_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[53]);
-    }
-    if (!yb_wire_zero(bytes + 58, 6)) {
-        return yb_wire_bad(error, "publish_item", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[58]);
     }
     return true;
 }
@@ -633,6 +656,41 @@ event_list_check(const struct yb_wire_event_list *list, struct yb_wire_error *er
         }
         yb_wire_event_at(list, i, &value);
         if (!event_check(&value, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+declined_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 25, 7)) {
+        return yb_wire_bad(error, "declined", "reserved", "reserved bytes must be zero", (uint64_t)bytes[25]);
+    }
+    return true;
+}
+
+static bool
+declined_check(const struct yb_wire_declined *value, struct yb_wire_error *error)
+{
+    if (!decline_known(value->reason)) {
+        return yb_wire_bad(error, "declined", "reason", "not a value of its table", (uint64_t)value->reason);
+    }
+    return true;
+}
+
+static bool
+declined_list_check(const struct yb_wire_declined_list *list, struct yb_wire_error *error)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct yb_wire_declined value;
+
+        if (list->native == NULL && !declined_check_fixed(list->wire + (size_t)i * YB_WIRE_DECLINED_BYTES, error)) {
+            return false;
+        }
+        yb_wire_declined_at(list, i, &value);
+        if (!declined_check(&value, error)) {
             return false;
         }
     }
@@ -3147,10 +3205,113 @@ yb_wire_explain_question_decode(const uint8_t *bytes, size_t length, struct yb_w
 }
 
 static bool
+declines_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 4, 4)) {
+        return yb_wire_bad(error, "declines", "reserved", "reserved bytes must be zero", (uint64_t)bytes[4]);
+    }
+    return true;
+}
+
+static bool
+declines_check(const struct yb_wire_declines *value, struct yb_wire_error *error)
+{
+    if (value->items.count > 1024) {
+        return yb_wire_bad(error, "declines", "items", "longer than its maximum", (uint64_t)value->items.count);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_declines_load(const uint8_t *bytes, struct yb_wire_declines *out)
+{
+    out->items = (struct yb_wire_declined_list){yb_wire_get_u32(bytes + 0), NULL, NULL};
+}
+
+static inline void
+yb_wire_declines_store(const struct yb_wire_declines *value, uint8_t *bytes)
+{
+    yb_wire_put_u32(bytes + 0, value->items.count);
+    memset(bytes + 4, 0, 4);
+}
+
+static bool
+declines_check_tails(const struct yb_wire_declines *value, struct yb_wire_error *error)
+{
+    if (!declined_list_check(&value->items, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+declines_take(const uint8_t *bytes, size_t length, struct yb_wire_declines *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_DECLINES_BYTES;
+
+    if (length - at < (size_t)value->items.count * YB_WIRE_DECLINED_BYTES) {
+        return yb_wire_bad(error, "declines", "items", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->items.wire = bytes + at;
+    at += (size_t)value->items.count * YB_WIRE_DECLINED_BYTES;
+    if (at != length) {
+        return yb_wire_bad(error, "declines", "length", "bytes left over behind the message", length);
+    }
+    return declines_check_tails(value, error);
+}
+
+size_t
+yb_wire_declines_size(const struct yb_wire_declines *value)
+{
+    return (size_t)YB_WIRE_DECLINES_BYTES + (size_t)value->items.count * YB_WIRE_DECLINED_BYTES;
+}
+
+enum yb_status
+yb_wire_declines_encode(const struct yb_wire_declines *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_DECLINES_BYTES;
+
+    if (!declines_check(value, NULL) || !declines_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_declines_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_declines_store(value, out);
+    for (uint32_t i = 0; i < value->items.count; i++, at += YB_WIRE_DECLINED_BYTES) {
+        struct yb_wire_declined item;
+
+        yb_wire_declined_at(&value->items, i, &item);
+        yb_wire_declined_store(&item, out + at);
+    }
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_declines_decode(const uint8_t *bytes, size_t length, struct yb_wire_declines *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_declines value;
+
+    if (length < YB_WIRE_DECLINES_BYTES) {
+        yb_wire_bad(error, "declines", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_declines_load(bytes, &value);
+    if (!declines_check_fixed(bytes, error) || !declines_check(&value, error) || !declines_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
 explanation_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 43, 21)) {
-        return yb_wire_bad(error, "explanation", "reserved", "reserved bytes must be zero", (uint64_t)bytes[43]);
+    if (!yb_wire_zero(bytes + 56, 8)) {
+        return yb_wire_bad(error, "explanation", "reserved", "reserved bytes must be zero", (uint64_t)bytes[56]);
     }
     return true;
 }
@@ -3169,6 +3330,9 @@ explanation_check(const struct yb_wire_explanation *value, struct yb_wire_error 
     }
     if (value->count > 8) {
         return yb_wire_bad(error, "explanation", "count", "above its maximum", (uint64_t)value->count);
+    }
+    if (!decline_known(value->declined)) {
+        return yb_wire_bad(error, "explanation", "declined", "not a value of its table", (uint64_t)value->declined);
     }
     return true;
 }
@@ -3193,6 +3357,10 @@ yb_wire_explanation_load(const uint8_t *bytes, struct yb_wire_explanation *out)
     out->presence = yb_wire_get_u8(bytes + 40);
     out->fate = yb_wire_get_u8(bytes + 41);
     out->count = yb_wire_get_u8(bytes + 42);
+    out->declined = yb_wire_get_u8(bytes + 43);
+    out->declined_ms = yb_wire_get_u32(bytes + 44);
+    out->load_us = yb_wire_get_u32(bytes + 48);
+    out->compute_us = yb_wire_get_u32(bytes + 52);
 }
 
 static inline void
@@ -3215,7 +3383,11 @@ yb_wire_explanation_store(const struct yb_wire_explanation *value, uint8_t *byte
     yb_wire_put_u8(bytes + 40, value->presence);
     yb_wire_put_u8(bytes + 41, value->fate);
     yb_wire_put_u8(bytes + 42, value->count);
-    memset(bytes + 43, 0, 21);
+    yb_wire_put_u8(bytes + 43, value->declined);
+    yb_wire_put_u32(bytes + 44, value->declined_ms);
+    yb_wire_put_u32(bytes + 48, value->load_us);
+    yb_wire_put_u32(bytes + 52, value->compute_us);
+    memset(bytes + 56, 0, 8);
 }
 
 static bool

@@ -18,6 +18,8 @@
 #define YB_WIRE_INTENT_KEYS_MAX 0x1000u
 /* Most keys in one removal: its answer is remembered. */
 #define YB_WIRE_REMOVE_KEYS_MAX 0x100u
+/* Most refusals of a reuse gate in one message. */
+#define YB_WIRE_DECLINES_MAX 0x400u
 /* Most members in one answer. */
 #define YB_WIRE_MEMBERS_MAX 0x800u
 /* Most events in one answer. */
@@ -44,6 +46,7 @@ enum yb_wire_directory_type {
     YB_WIRE_DIRECTORY_TYPE_SNAPSHOT = 76, /* Read the index. Body: `snapshot_question`. Reply: `snapshot`. */
     YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY = 77, /* Body: `explain_question`. Reply: `explanation`. */
     YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT = 78, /* No body. Reply: `directory_numbers`. */
+    YB_WIRE_DIRECTORY_TYPE_DECLINED = 79, /* A client's reuse gate did not name these blocks. Body: `declines`. No reply body. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -130,6 +133,16 @@ enum yb_wire_fate {
 
 /* Return the word of the table, or "unknown". Static string. */
 const char *yb_wire_fate_name(uint32_t value);
+
+/* Why a reuse gate did not name a block that is there. */
+enum yb_wire_decline {
+    YB_WIRE_DECLINE_NONE = 0, /* It did, as far as is remembered. */
+    YB_WIRE_DECLINE_SLOWER = 1, /* Loading the run up to it saves less time than a shorter run does. */
+    YB_WIRE_DECLINE_BEHIND_GAP = 2, /* A block before it is not there: the engine computes from that one on. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_decline_name(uint32_t value);
 
 /* What a block is, from its put on. */
 #define YB_WIRE_BLOCK_FLAG_SOFT_PIN ((uint16_t)0x1) /* Evicted after everything that is not pinned. */
@@ -359,8 +372,8 @@ enum {
     YB_WIRE_PUBLISH_ITEM_AT_FLAGS = 50,
     YB_WIRE_PUBLISH_ITEM_AT_REPLICAS = 52,
     YB_WIRE_PUBLISH_ITEM_AT_RESERVED = 53,
-    YB_WIRE_PUBLISH_ITEM_AT_KEY_BYTES = 56,
-    YB_WIRE_PUBLISH_ITEM_AT_RESERVED2 = 58,
+    YB_WIRE_PUBLISH_ITEM_AT_KEY_BYTES = 54,
+    YB_WIRE_PUBLISH_ITEM_AT_PARENT = 56,
 };
 
 struct yb_wire_publish_item {
@@ -374,6 +387,9 @@ struct yb_wire_publish_item {
     uint16_t flags; /* What the block is. */
     uint8_t replicas; /* How many the writer wants; 0 counts as 1. */
     uint16_t key_bytes; /* Length of its key in `keys`; 0: not sent. */
+    /* The block that it follows in its chain: the first 8 bytes of the hash of that one's key;
+     * 0: not known. */
+    uint64_t parent;
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -389,7 +405,8 @@ yb_wire_publish_item_load(const uint8_t *bytes, struct yb_wire_publish_item *out
     out->tier = yb_wire_get_u8(bytes + 49);
     out->flags = yb_wire_get_u16(bytes + 50);
     out->replicas = yb_wire_get_u8(bytes + 52);
-    out->key_bytes = yb_wire_get_u16(bytes + 56);
+    out->key_bytes = yb_wire_get_u16(bytes + 54);
+    out->parent = yb_wire_get_u64(bytes + 56);
 }
 
 static inline void
@@ -404,9 +421,9 @@ yb_wire_publish_item_store(const struct yb_wire_publish_item *value, uint8_t *by
     yb_wire_put_u8(bytes + 49, value->tier);
     yb_wire_put_u16(bytes + 50, value->flags);
     yb_wire_put_u8(bytes + 52, value->replicas);
-    memset(bytes + 53, 0, 3);
-    yb_wire_put_u16(bytes + 56, value->key_bytes);
-    memset(bytes + 58, 0, 6);
+    memset(bytes + 53, 0, 1);
+    yb_wire_put_u16(bytes + 54, value->key_bytes);
+    yb_wire_put_u64(bytes + 56, value->parent);
 }
 
 /* A list of publish_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -821,7 +838,8 @@ enum {
 struct yb_wire_event {
     struct yb_id hash; /* Of the block; zero for slot_lost and flushed. */
     uint64_t grant; /* Of the block. */
-    uint64_t parent; /* 0, or a tag. */
+    /* stored: the block that it follows in its chain, as in publish_item; 0: not known. */
+    uint64_t parent;
     uint16_t size_code; /* As in a lookup. */
     uint16_t slot; /* Where. */
     uint8_t kind; /* What. */
@@ -872,6 +890,61 @@ yb_wire_event_at(const struct yb_wire_event_list *list, uint32_t index, struct y
         *out = list->native[index];
     } else {
         yb_wire_event_load(list->wire + (size_t)index * YB_WIRE_EVENT_BYTES, out);
+    }
+}
+
+/* One block that a reuse gate did not name. */
+enum {
+    YB_WIRE_DECLINED_BYTES = 32,
+    YB_WIRE_DECLINED_AT_HASH = 0,
+    YB_WIRE_DECLINED_AT_LOAD_US = 16,
+    YB_WIRE_DECLINED_AT_COMPUTE_US = 20,
+    YB_WIRE_DECLINED_AT_REASON = 24,
+    YB_WIRE_DECLINED_AT_RESERVED = 25,
+};
+
+struct yb_wire_declined {
+    struct yb_id hash; /* Of tenant and key. */
+    uint32_t load_us; /* slower: what loading the run up to this block would take. */
+    uint32_t compute_us; /* slower: what computing it would take. */
+    uint8_t reason; /* Not none. */
+};
+
+/* Move the fixed part between bytes and struct, without any check. */
+static inline void
+yb_wire_declined_load(const uint8_t *bytes, struct yb_wire_declined *out)
+{
+    memcpy(out->hash.bytes, bytes + 0, 16);
+    out->load_us = yb_wire_get_u32(bytes + 16);
+    out->compute_us = yb_wire_get_u32(bytes + 20);
+    out->reason = yb_wire_get_u8(bytes + 24);
+}
+
+static inline void
+yb_wire_declined_store(const struct yb_wire_declined *value, uint8_t *bytes)
+{
+    memcpy(bytes + 0, value->hash.bytes, 16);
+    yb_wire_put_u32(bytes + 16, value->load_us);
+    yb_wire_put_u32(bytes + 20, value->compute_us);
+    yb_wire_put_u8(bytes + 24, value->reason);
+    memset(bytes + 25, 0, 7);
+}
+
+/* A list of declined. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
+struct yb_wire_declined_list {
+    uint32_t count;
+    const uint8_t *wire;
+    const struct yb_wire_declined *native;
+};
+
+/* Copy item `index`, which must be below `count`, out of a list. */
+static inline void
+yb_wire_declined_at(const struct yb_wire_declined_list *list, uint32_t index, struct yb_wire_declined *out)
+{
+    if (list->native != NULL) {
+        *out = list->native[index];
+    } else {
+        yb_wire_declined_load(list->wire + (size_t)index * YB_WIRE_DECLINED_BYTES, out);
     }
 }
 
@@ -1542,8 +1615,9 @@ YB_CHECKED enum yb_status yb_wire_snapshot_question_encode(const struct yb_wire_
 YB_CHECKED enum yb_status yb_wire_snapshot_question_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_snapshot_question *out, struct yb_wire_error *error);
 
-/* Blocks as `stored` events, one for each replica. What is there throughout the reading is named
- * at least once; follow the events from the `next` that came with the first piece. */
+/* Blocks as `stored` events, one for each replica; parents where the directory keeps them
+ * (want_keys). What is there throughout the reading is named at least once; follow the events
+ * from the `next` that came with the first piece. */
 enum {
     YB_WIRE_SNAPSHOT_BYTES = 32,
     YB_WIRE_SNAPSHOT_BYTES_MAX = 393248,
@@ -1595,6 +1669,30 @@ YB_CHECKED enum yb_status yb_wire_explain_question_encode(const struct yb_wire_e
 YB_CHECKED enum yb_status yb_wire_explain_question_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_explain_question *out, struct yb_wire_error *error);
 
+/* For those who ask later. Soft: sent now and then, lost without harm. */
+enum {
+    YB_WIRE_DECLINES_BYTES = 8,
+    YB_WIRE_DECLINES_BYTES_MAX = 32776,
+    YB_WIRE_DECLINES_ITEMS_MAX = 1024,
+    YB_WIRE_DECLINES_AT_ITEMS = 0,
+    YB_WIRE_DECLINES_AT_RESERVED = 4,
+};
+
+struct yb_wire_declines {
+    struct yb_wire_declined_list items; /* In the order of their lookups. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_declines_size(const struct yb_wire_declines *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_declines_encode(const struct yb_wire_declines *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_declines_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_declines *out, struct yb_wire_error *error);
+
 /* What the directory knows of a key. */
 enum {
     YB_WIRE_EXPLANATION_BYTES = 64,
@@ -1616,7 +1714,11 @@ enum {
     YB_WIRE_EXPLANATION_AT_PRESENCE = 40,
     YB_WIRE_EXPLANATION_AT_FATE = 41,
     YB_WIRE_EXPLANATION_AT_COUNT = 42,
-    YB_WIRE_EXPLANATION_AT_RESERVED = 43,
+    YB_WIRE_EXPLANATION_AT_DECLINED = 43,
+    YB_WIRE_EXPLANATION_AT_DECLINED_MS = 44,
+    YB_WIRE_EXPLANATION_AT_LOAD_US = 48,
+    YB_WIRE_EXPLANATION_AT_COMPUTE_US = 52,
+    YB_WIRE_EXPLANATION_AT_RESERVED = 56,
 };
 
 struct yb_wire_explanation {
@@ -1637,6 +1739,10 @@ struct yb_wire_explanation {
     uint8_t presence; /* Whether it is there. */
     uint8_t fate; /* If it is absent: why. */
     uint8_t count; /* Replicas. */
+    uint8_t declined; /* The last refusal of a reuse gate. */
+    uint32_t declined_ms; /* How long ago; all ones: longer. */
+    uint32_t load_us; /* Of that refusal. */
+    uint32_t compute_us; /* Of that refusal. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
