@@ -90,8 +90,9 @@ struct yb_client_item {
     const struct iovec *iov; /* put: the value's pieces; get: where it goes. */
     uint64_t offset;         /* get of a range: its first byte. */
     bool ranged;             /* get: as much from `offset` as the room takes. */
-    uint64_t group;          /* put: blocks of a group are evicted together; 0: none. */
-    uint64_t parent;         /* put: first 8 bytes of the hash of the block before; 0: none. */
+    uint64_t group;  /* put: blocks of a group lie on one node if it has room, and are evicted
+                                together; 0: none. */
+    uint64_t parent; /* put: first 8 bytes of the hash of the block before; 0: none. */
 
     /* ---- results ---- */
     enum yb_status status;

@@ -98,10 +98,46 @@ roomier(const struct yb_choice *a, const struct yb_choice *b)
     return share_a >= share_b;
 }
 
-static uint32_t
-draw(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint32_t *chosen,
-     uint32_t chosen_count, const uint64_t random[2])
+/* A node's place in a group's order of nodes: the highest comes first. The mixing is that of
+ * splitmix64, and has to be the same in every client. */
+static uint64_t
+weight(uint64_t group, uint16_t slot)
 {
+    uint64_t x = group + (slot + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Return the row, among those of the given closeness that have room, which comes first in the
+ * block's group's order; UINT32_MAX: it is in no group, or none has room. */
+static uint32_t
+home(const struct yb_choice *choices, uint32_t count, const struct yb_choose_block *block,
+     const uint32_t *chosen, uint32_t chosen_count, uint32_t level)
+{
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t row = 0; row < count && block->group != 0; row++) {
+        const struct yb_choice *one = &choices[row];
+
+        if (one->free_bytes >= block->bytes &&
+            possible(choices, row, block->bytes, chosen, chosen_count) &&
+            closeness(choices, one, chosen, chosen_count) == level &&
+            (best == UINT32_MAX ||
+             weight(block->group, one->slot) > weight(block->group, choices[best].slot))) {
+            best = row;
+        }
+    }
+    return best;
+}
+
+static uint32_t
+draw(const struct yb_choice *choices, uint32_t count, const struct yb_choose_block *block,
+     const uint32_t *chosen, uint32_t chosen_count, const uint64_t random[2])
+{
+    uint64_t bytes = block->bytes;
+
     for (uint32_t level = 0; level <= 3; level++) {
         uint32_t members = 0;
         uint32_t a, b;
@@ -109,6 +145,10 @@ draw(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint
         (void)nth(choices, count, bytes, chosen, chosen_count, level, 0, &members);
         if (members == 0) {
             continue;
+        }
+        a = home(choices, count, block, chosen, chosen_count, level);
+        if (a != UINT32_MAX) {
+            return a;
         }
         a = nth(choices, count, bytes, chosen, chosen_count, level, (uint32_t)(random[0] % members),
                 NULL);
@@ -119,33 +159,26 @@ draw(const struct yb_choice *choices, uint32_t count, uint64_t bytes, const uint
     return UINT32_MAX;
 }
 
-/* lint: size, what is to be placed and what was chosen already are apart. */
 uint32_t
-yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
-                 const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,
-                 const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX])
+yb_choose_places(const struct yb_choice *choices, uint32_t count,
+                 const struct yb_choose_block *block, const uint64_t *random,
+                 uint32_t rows_out[YB_CHOOSE_MAX])
 {
-    uint32_t all[2 * YB_CHOOSE_MAX];
-    uint32_t total = 0;
+    uint32_t made = 0;
 
-    YB_ASSERT(wanted >= 1 && wanted <= YB_CHOOSE_MAX && chosen_count <= YB_CHOOSE_MAX);
-    for (; total < chosen_count; total++) {
-        all[total] = chosen[total];
-    }
-    while (total - chosen_count < wanted) {
-        uint32_t at = total - chosen_count;
-        uint32_t row = favourite(choices, count, bytes, all, total);
+    YB_ASSERT(block->wanted >= 1 && block->wanted <= YB_CHOOSE_MAX);
+    while (made < block->wanted) {
+        uint32_t row = favourite(choices, count, block->bytes, rows_out, made);
 
         if (row == UINT32_MAX) {
-            row = draw(choices, count, bytes, all, total, random + (size_t)2 * at);
+            row = draw(choices, count, block, rows_out, made, random + (size_t)2 * made);
         }
         if (row == UINT32_MAX) {
             break;
         }
-        rows_out[at] = row;
-        all[total++] = row;
+        rows_out[made++] = row;
     }
-    return total - chosen_count;
+    return made;
 }
 
 uint32_t

@@ -8,6 +8,11 @@
  * Mitzenmacher, IEEE TPDS 2001), which spreads load without herding to a newcomer. Every further
  * one avoids, as far as there is a choice, the zone, the rack, the host of those before.
  *
+ * Blocks of a group go where the others of it are, as far as there is room: instead of drawing, of
+ * those that are equally good and have room the one is taken that comes first in the group's own
+ * order of nodes, which every client finds by hashing ("rendezvous": Thaler and Ravishankar, IEEE
+ * ToN 1998). Nobody has to remember a group. Where none has room it is drawn as for any block.
+ *
  * A get asks a replica on this host, or else the one with the fewest bytes under way from here; one
  * that failed lately is asked last.
  *
@@ -39,13 +44,18 @@ struct yb_choice {
 
 #define YB_CHOOSE_MAX 8u
 
-/* Choose places for `wanted` (1 to YB_CHOOSE_MAX) replicas of `bytes`; writes their rows to
- * `rows_out` and returns how many there are: fewer if there are no more different nodes.
- * `chosen` rows (of the same block, already placed) are avoided. `random` has wanted * 2
- * numbers. */
-uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count, uint64_t bytes,
-                          const uint32_t *chosen, uint32_t chosen_count, uint32_t wanted,
-                          const uint64_t *random, uint32_t rows_out[YB_CHOOSE_MAX]);
+/* A block that is to be placed. */
+struct yb_choose_block {
+    uint64_t bytes;
+    uint64_t group;  /* 0: none. */
+    uint32_t wanted; /* Replicas, 1 to YB_CHOOSE_MAX. */
+};
+
+/* Choose places for the replicas of a block; writes their rows to `rows_out` and returns how many
+ * there are: fewer if there are no more different nodes. `random` has wanted * 2 numbers. */
+uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count,
+                          const struct yb_choose_block *block, const uint64_t *random,
+                          uint32_t rows_out[YB_CHOOSE_MAX]);
 
 /* Choose which of `slots` to read from; returns its place in `slots`, UINT32_MAX: none is known, or
  * all were tried. `rows` maps a slot's place to its row; UINT32_MAX: not a member. `random` decides

@@ -467,11 +467,14 @@ choose_rows(struct yb_core_work *work, uint32_t index, uint32_t rows_out[YB_CHOO
 {
     struct yb_client_core *core = work->core;
     struct yb_core_item *item = &work->items[index];
+    struct yb_choose_block block = {.bytes = item->room, .wanted = wanted_replicas(work)};
     uint64_t random[2 * YB_CHOOSE_MAX];
-    uint32_t wanted = wanted_replicas(work);
     uint32_t count;
 
-    for (uint32_t i = 0; i < 2 * wanted; i++) {
+    if ((work->batch->block_flags & YB_WIRE_BLOCK_FLAG_PART) == 0) { /* Parts are spread. */
+        block.group = work->batch->items[index].group;
+    }
+    for (uint32_t i = 0; i < 2 * block.wanted; i++) {
         random[i] = yb_core_random(core);
     }
     for (uint32_t row = 0; row < core->member_count; row++) {
@@ -485,8 +488,7 @@ choose_rows(struct yb_core_work *work, uint32_t index, uint32_t rows_out[YB_CHOO
             core->choices[row].tried = true;
         }
     }
-    count = yb_choose_places(core->choices, core->member_count, item->room, NULL, 0, wanted, random,
-                             rows_out);
+    count = yb_choose_places(core->choices, core->member_count, &block, random, rows_out);
     for (uint32_t i = 0; i < count; i++) {
         struct yb_choice *choice = &core->choices[rows_out[i]];
 

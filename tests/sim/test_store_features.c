@@ -243,6 +243,31 @@ test_features__blocks_of_a_group_go_together(void **state)
     store_world_destroy(&world);
 }
 
+static void
+test_features__a_group_lies_on_one_node_whoever_puts_it(void **state)
+{
+    struct store_world *world = begin(4, 2);
+    bool used[4] = {false};
+
+    (void)state;
+    for (uint32_t key = 0; key < 12 * 8; key++) {
+        struct store_op *op = put_op(world, key % 2, key, 100);
+
+        op->items[0].group = key / 8 + 1;
+        assert_int_equal(run(op), YB_OK);
+    }
+    for (uint32_t group = 0; group < 12; group++) {
+        for (uint32_t node = 0; node < 4; node++) {
+            uint32_t count = on_node(world, node, group * 8, group * 8 + 7).count;
+
+            assert_true(count == 0 || count == 8);
+            used[node] |= count == 8;
+        }
+    }
+    assert_true(used[0] + used[1] + used[2] + used[3] > 1);
+    store_world_destroy(&world);
+}
+
 static uint64_t
 name_of(struct store_world *world, uint32_t key)
 {
@@ -900,6 +925,7 @@ main(void)
         cmocka_unit_test(test_features__only_hard_pins_make_no_space),
         cmocka_unit_test(test_features__soft_pins_go_last_and_make_no_no_space),
         cmocka_unit_test(test_features__blocks_of_a_group_go_together),
+        cmocka_unit_test(test_features__a_group_lies_on_one_node_whoever_puts_it),
         cmocka_unit_test(test_features__a_suffix_is_never_kept_without_its_prefix),
         cmocka_unit_test(test_features__a_pinned_suffix_keeps_its_prefix),
         cmocka_unit_test(test_features__a_tenant_at_its_limit_makes_room_for_itself_alone),

@@ -7,7 +7,8 @@
  * version and offset, so that every byte is checked without a copy; a value of at least 8 bytes
  * begins with its version. Buffers lie between guard bytes, which are looked at after every get.
  *
- *     open c=0 directory=ADDR [tenant= secret= hints= no_shm=1 gate=1 prefill_ns= ms=]     close c=0
+ *     open c=0 directory=ADDR [tenant= secret= hints= no_shm=1 gate=1 prefill_ns= ms=]
+ *     close c=0
  *     put|get|exist|remove|pin c=0 keys=SPEC [bytes=LIST] [version=N|any] ...  see batch_run()
  *     release c=0                                of what was pinned last
  *     submit id=N op=put ... / poll id=N / wait id=N ms= / cancel id=N / peek id=N / finish id=N

@@ -114,7 +114,9 @@ test_choose__places_are_different_able_and_as_far_apart_as_can_be(void **state)
         for (uint32_t i = 0; i < count; i++) {
             able += possible(&rows[i], bytes);
         }
-        made = yb_choose_places(rows, count, bytes, NULL, 0, wanted, numbers, places);
+        made = yb_choose_places(rows, count,
+                                &(struct yb_choose_block){.bytes = bytes, .wanted = wanted},
+                                numbers, places);
         assert_int_equal(made, able < wanted ? able : wanted);
         for (uint32_t i = 0; i < made; i++) {
             judge_place(rows, count, bytes, places, i);
@@ -132,6 +134,7 @@ test_choose__nodes_of_this_host_share_what_is_put_from_here(void **state)
         {.slot = 4, .writable = true, .local = true, .capacity = 100, .free_bytes = 100},
         {.slot = 5, .writable = true, .capacity = 100, .free_bytes = 100},
     };
+    const struct yb_choose_block block = {.bytes = 1, .wanted = 1};
     uint64_t random = unit_seed("choose_local");
     uint32_t taken[5] = {0};
 
@@ -140,7 +143,7 @@ test_choose__nodes_of_this_host_share_what_is_put_from_here(void **state)
         const uint64_t numbers[] = {unit_random(&random), unit_random(&random)};
         uint32_t places[YB_CHOOSE_MAX];
 
-        assert_int_equal(yb_choose_places(rows, 5, 1, NULL, 0, 1, numbers, places), 1);
+        assert_int_equal(yb_choose_places(rows, 5, &block, numbers, places), 1);
         taken[places[0]]++;
     }
     assert_int_equal(taken[4], 0);
@@ -150,20 +153,87 @@ test_choose__nodes_of_this_host_share_what_is_put_from_here(void **state)
 }
 
 static void
-test_choose__avoids_what_was_chosen_before(void **state)
+test_choose__replicas_avoid_the_hosts_of_those_before(void **state)
 {
     const struct yb_choice rows[] = {
-        {.slot = 1, .writable = true, .host = 1, .capacity = 10},
+        {.slot = 1, .writable = true, .host = 1, .capacity = 10, .preferred = true},
         {.slot = 2, .writable = true, .host = 1, .capacity = 10, .free_bytes = 10},
         {.slot = 3, .writable = true, .host = 2, .capacity = 10},
     };
-    const uint64_t numbers[4] = {0, 1, 0, 1};
-    const uint32_t before[] = {0};
+    const struct yb_choose_block block = {.bytes = 5, .wanted = 3};
+    const uint64_t numbers[6] = {0, 1, 0, 1, 0, 1};
     uint32_t places[YB_CHOOSE_MAX];
 
-    assert_int_equal(yb_choose_places(rows, 3, 5, before, 1, 2, numbers, places), 2);
-    assert_int_equal(places[0], 2);
-    assert_int_equal(places[1], 1);
+    assert_int_equal(yb_choose_places(rows, 3, &block, numbers, places), 3);
+    assert_int_equal(places[0], 0);
+    assert_int_equal(places[1], 2);
+    assert_int_equal(places[2], 1);
+}
+
+/* Where a group's block of 10 bytes goes, if it is asked by somebody who draws other numbers and
+ * lists the nodes in another order. */
+static uint32_t
+home_of(const struct yb_choice *rows, uint32_t count, uint64_t group, uint64_t *random,
+        uint16_t slots_out[2])
+{
+    const struct yb_choose_block block = {.bytes = 10, .group = group, .wanted = 2};
+    struct yb_choice mine[ROWS_MAX];
+    uint64_t numbers[4];
+    uint32_t places[YB_CHOOSE_MAX];
+    uint32_t turn = (uint32_t)(unit_random(random) % count);
+    uint32_t made;
+
+    for (uint32_t i = 0; i < count; i++) {
+        mine[i] = rows[(i + turn) % count];
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        numbers[i] = unit_random(random);
+    }
+    made = yb_choose_places(mine, count, &block, numbers, places);
+    for (uint32_t i = 0; i < made; i++) {
+        slots_out[i] = mine[places[i]].slot;
+    }
+    return made;
+}
+
+static void
+test_choose__a_group_is_on_one_node_as_far_as_that_has_room(void **state)
+{
+    uint64_t random = unit_seed("choose_group");
+    uint32_t homes[6] = {0};
+
+    (void)state;
+    for (uint64_t group = 1; group <= 600; group++) {
+        struct yb_choice rows[6];
+        uint16_t first[2], again[2];
+
+        for (uint16_t i = 0; i < 6; i++) {
+            rows[i] = (struct yb_choice){.slot = (uint16_t)(i + 1),
+                                         .writable = true,
+                                         .host = i / 2u + 1u,
+                                         .capacity = 100,
+                                         .free_bytes = 10 + unit_random(&random) % 90};
+        }
+        assert_int_equal(home_of(rows, 6, group, &random, first), 2);
+        assert_true((first[0] - 1) / 2 != (first[1] - 1) / 2); /* Never two on one host. */
+        for (uint32_t client = 0; client < 4; client++) {
+            assert_int_equal(home_of(rows, 6, group, &random, again), 2);
+            assert_true(again[0] == first[0] && again[1] == first[1]);
+        }
+        homes[first[0] - 1]++;
+        rows[first[0] - 1].free_bytes = 9; /* No room any more: all go on to the same next one. */
+        assert_int_equal(home_of(rows, 6, group, &random, first), 2);
+        assert_true(rows[first[0] - 1].free_bytes >= 10);
+        assert_int_equal(home_of(rows, 6, group, &random, again), 2);
+        assert_true(again[0] == first[0] && again[1] == first[1]);
+        for (uint32_t i = 0; i < 6; i++) {
+            rows[i].free_bytes = 9;
+        }
+        assert_int_equal(home_of(rows, 6, group, &random, again), 2); /* They make room. */
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_in_range(homes[i], 50, 200); /* Groups are spread: 100 each. */
+    }
 }
 
 static void
@@ -174,6 +244,7 @@ test_choose__of_two_drawn_the_one_with_more_room_wins(void **state)
         {.slot = 2, .writable = true, .capacity = 100, .free_bytes = 90},
         {.slot = 3, .writable = true, .capacity = 100, .free_bytes = 10},
     };
+    const struct yb_choose_block block = {.bytes = 5, .wanted = 1};
     uint32_t places[YB_CHOOSE_MAX];
 
     for (uint64_t a = 0; a < 3; a++) {
@@ -181,7 +252,7 @@ test_choose__of_two_drawn_the_one_with_more_room_wins(void **state)
             const uint64_t numbers[2] = {a, b};
             const uint32_t order[] = {1, 0, 2}; /* The best first. */
 
-            assert_int_equal(yb_choose_places(rows, 3, 5, NULL, 0, 1, numbers, places), 1);
+            assert_int_equal(yb_choose_places(rows, 3, &block, numbers, places), 1);
             for (uint32_t i = 0; i < 3; i++) {
                 if (order[i] == a || order[i] == b) {
                     assert_int_equal(places[0], order[i]);
@@ -235,7 +306,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choose__places_are_different_able_and_as_far_apart_as_can_be),
         cmocka_unit_test(test_choose__nodes_of_this_host_share_what_is_put_from_here),
-        cmocka_unit_test(test_choose__avoids_what_was_chosen_before),
+        cmocka_unit_test(test_choose__replicas_avoid_the_hosts_of_those_before),
+        cmocka_unit_test(test_choose__a_group_is_on_one_node_as_far_as_that_has_room),
         cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
         cmocka_unit_test(test_choose__reads_where_it_is_near_and_quiet_and_fails_last),
     };
