@@ -37,6 +37,8 @@
 #define DIRECT_BYTES_MIN (8u * 1024u)
 
 #define BODY_ROOM_MIN 4096u
+/* What a connection keeps between frames, until it has rested (N4). */
+#define BODY_ROOM_KEPT (16u * 1024u)
 
 static struct yb_loop *
 loop_of(struct yb_conn *conn)
@@ -97,13 +99,13 @@ body_buffer_reserve(struct yb_conn *conn, uint32_t length)
     return true;
 }
 
-/* Let go of a buffer that is more than a connection at rest may hold (N4). */
+/* Let go of a buffer that is more than a connection may keep. */
 static void
 body_buffer_trim(struct yb_conn *conn)
 {
     struct yb_conn_in *in = &conn->in;
 
-    if (in->state == YB_IN_HEADER && in->body_room > BODY_ROOM_MIN) {
+    if (in->state == YB_IN_HEADER && in->body_room > BODY_ROOM_KEPT) {
         body_buffer_free(conn);
     }
 }

@@ -3,7 +3,8 @@
  * Goal: C1 of base/copy.h; C2 as far as a machine shows it.
  * Method: the whole destination, with what lies around the range, against one that was made byte
  * by byte: at every pair of alignments within a line and lengths around every border, and at
- * random. A second thread looks at the bytes when it sees a word that was stored after them.
+ * random; and with pieces from anywhere in a large range. A second thread looks at the bytes when
+ * it sees a word that was stored after them.
  */
 #include "unit.h"
 
@@ -80,6 +81,66 @@ test_copy__any_alignment_and_length_is_like_a_copy_byte_by_byte(void **state)
     yb_copy_stream(NULL, NULL, 0);
 }
 
+#define PIECES     300u
+#define PLACES     (1u << 20)
+#define PIECE_LAST (PLACES - 1)
+
+/* Cut the destination at random, leave gaps, and bring pieces to it from anywhere. */
+static uint32_t
+draw_pieces(uint64_t *seed, uint8_t *to, const uint8_t *from, size_t length_max,
+            struct yb_copy_piece *pieces)
+{
+    size_t at = unit_random(seed) % LINE;
+    uint32_t count = 0;
+
+    while (count < PIECES) {
+        size_t length = unit_random(seed) % (length_max + 1);
+
+        if (at + length > PIECE_LAST) {
+            break;
+        }
+        pieces[count++] = (struct yb_copy_piece){
+            .to = to + at,
+            .from = from + unit_random(seed) % (PLACES - length),
+            .length = length,
+        };
+        at += length + unit_random(seed) % 3 * (unit_random(seed) % LINE);
+    }
+    return count;
+}
+
+static void
+test_copy__pieces_from_anywhere_are_like_copies_byte_by_byte(void **state)
+{
+    static const size_t lengths_max[] = {40, 300, 1500, 5000, 40000, 200000, PLACES};
+    static _Alignas(64) uint8_t source[PLACES];
+    static _Alignas(64) uint8_t got[PLACES];
+    static _Alignas(64) uint8_t want[PLACES];
+    struct yb_copy_piece pieces[PIECES];
+    uint64_t seed = unit_seed("copy pieces");
+
+    (void)state;
+    fill(&seed, source, sizeof(source));
+    for (uint32_t round = 0; round < 140; round++) {
+        size_t length_max = lengths_max[round % (sizeof(lengths_max) / sizeof(lengths_max[0]))];
+        uint32_t count;
+
+        memset(got, (int)round, sizeof(got));
+        memset(want, (int)round, sizeof(want));
+        count = draw_pieces(&seed, got, source, length_max, pieces);
+        for (uint32_t i = 0; i < count; i++) {
+            size_t at = (size_t)((uint8_t *)pieces[i].to - got);
+
+            memcpy(want + at, pieces[i].from, pieces[i].length);
+        }
+        yb_copy_stream_pieces(pieces, count);
+        if (memcmp(got, want, sizeof(got)) != 0) {
+            fail_msg("round %u: %u pieces up to %zu", round, count, length_max);
+        }
+    }
+    yb_copy_stream_pieces(NULL, 0);
+}
+
 struct handed {
     uint8_t bytes[SHARED_SIZE];
     _Atomic(uint32_t) told; /* The value of all bytes. */
@@ -130,6 +191,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copy__any_alignment_and_length_is_like_a_copy_byte_by_byte),
+        cmocka_unit_test(test_copy__pieces_from_anywhere_are_like_copies_byte_by_byte),
         cmocka_unit_test(test_copy__who_sees_a_later_store_sees_the_bytes),
     };
 

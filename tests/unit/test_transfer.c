@@ -847,6 +847,81 @@ test_transfer__a_probe_tells_who_answers_and_how(void **state)
     duo_fini(&duo);
 }
 
+#define SPREAD_BYTES  (2u << 20)
+#define SPREAD_PIECES 700u
+
+struct spread {
+    struct duo duo;
+    void *local;
+    void *remote;
+    yb_transfer_region region;
+};
+
+/* Move `count` pieces, all in other places here than there, and look at both. */
+static void
+spread(const struct spread *places, uint32_t count, uint64_t length, uint64_t seed)
+{
+    uint8_t *local = places->local;
+    uint8_t *remote = places->remote;
+    static struct yb_transfer_item items[SPREAD_PIECES];
+    uint64_t apart = SPREAD_BYTES / count;
+    uint32_t op = seed % 2 == 0 ? YB_TRANSFER_WRITE : YB_TRANSFER_READ;
+    uint8_t *to = op == YB_TRANSFER_WRITE ? remote : local;
+
+    fill(op == YB_TRANSFER_WRITE ? local : remote, SPREAD_BYTES, seed);
+    memset(to, 0, SPREAD_BYTES);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i] = (struct yb_transfer_item){
+            .op = op,
+            .local = local + i * 11 % count * apart, /* 11 divides no count. */
+            .length = length,
+            .remote = places->region,
+            .remote_offset = i * apart + 1,
+        };
+    }
+    assert_int_equal(duo_run(&places->duo, items, count, NULL, NULL).status, YB_OK);
+    expect_pattern(op == YB_TRANSFER_WRITE ? local : remote, SPREAD_BYTES, seed);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t here = i * 11 % count * apart;
+        uint64_t there = i * apart + 1;
+
+        assert_memory_equal(local + here, remote + there, length);
+        assert_true(all_are(to + (to == local ? here : there) + length, apart - length - 1, 0));
+    }
+}
+
+static void
+test_transfer__scattered_pieces_of_allocated_memory_arrive_each_in_its_place(void **state)
+{
+    struct yb_transfer_item_status went = {.path = 0};
+    struct yb_transfer_item item = {.op = YB_TRANSFER_WRITE, .length = 8};
+    struct spread places = {.local = NULL};
+    struct duo *duo = &places.duo;
+
+    (void)state;
+    duo_init(duo);
+    assert_int_equal(yb_transfer_alloc(duo->here, SPREAD_BYTES, NULL, &places.local), YB_OK);
+    assert_int_equal(yb_transfer_alloc(duo->there, SPREAD_BYTES, NULL, &places.remote), YB_OK);
+    assert_int_equal(
+        yb_transfer_register(duo->there, places.remote, SPREAD_BYTES, NULL, &places.region), YB_OK);
+    item.local = places.local;
+    item.remote = places.region;
+    while (went.path != (duo_paths != YB_TRANSFER_PATH_TCP ? YB_TRANSFER_PATH_SHM : duo_paths)) {
+        assert_int_equal(duo_run(duo, &item, 1, NULL, &went).status, YB_OK);
+    }
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        spread(&places, 1, 200001, seed);
+        spread(&places, 1, SPREAD_BYTES - 3, seed);
+        spread(&places, 5, 100000, seed);
+        spread(&places, 300, 4096, seed);
+        spread(&places, SPREAD_PIECES, 999, seed);
+    }
+    assert_int_equal(yb_transfer_unregister(duo->there, places.remote, PATIENCE_NS), YB_OK);
+    assert_int_equal(yb_transfer_free(duo->there, &places.remote, PATIENCE_NS), YB_OK);
+    assert_int_equal(yb_transfer_free(duo->here, &places.local, PATIENCE_NS), YB_OK);
+    duo_fini(duo);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -872,6 +947,8 @@ main(int argc, char **argv)
         cmocka_unit_test(test_transfer__a_secret_and_tls_are_both_honoured),
         cmocka_unit_test(test_transfer__statistics_and_topology_are_json_that_counts_bytes),
         cmocka_unit_test(test_transfer__a_probe_tells_who_answers_and_how),
+        cmocka_unit_test(
+            test_transfer__scattered_pieces_of_allocated_memory_arrive_each_in_its_place),
     };
 
     if (!duo_choose(argc, argv)) {

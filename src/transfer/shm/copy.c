@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/copy.h"
 #include "transfer/shm/attach.h"
 #include "transfer/shm/shm_internal.h"
 
@@ -47,18 +46,31 @@ is_sure(struct yb_shm_hold *hold, const void *to, uint64_t length)
 }
 
 static void
-copy_plainly(const struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
+copy_collected(struct yb_shm_hold *hold)
 {
-    if (hold->streams) {
-        yb_copy_stream(to, from, length);
-    } else {
-        memcpy(to, from, length);
-    }
+    yb_copy_stream_pieces(hold->pieces, hold->piece_count);
+    hold->piece_count = 0;
 }
 
-/* Make sure that the pages are there and can be written, then copy. */
+/* Small as a whole: at once. Otherwise together with the others, which is much faster. */
+static void
+copy_plainly(struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
+{
+    if (!hold->streams) {
+        memcpy(to, from, length);
+        return;
+    }
+    if (hold->piece_count == YB_WIRE_PULLS_MAX) {
+        copy_collected(hold);
+    }
+    hold->pieces[hold->piece_count++] =
+        (struct yb_copy_piece){.to = to, .from = from, .length = length};
+}
+
+/* Make sure that the pages are there and can be written, then copy, while that is likely to be
+ * true. */
 static enum yb_status
-copy_safely(const struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
+copy_safely(struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t length)
 {
     uintptr_t page = (uintptr_t)getpagesize() - 1;
     uintptr_t first = (uintptr_t)to & ~page;
@@ -66,12 +78,25 @@ copy_safely(const struct yb_shm_hold *hold, void *to, const uint8_t *from, uint6
 
     if (madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0) {
         copy_plainly(hold, to, from, length);
+        if (hold->piece_count > 0) {
+            copy_collected(hold);
+        }
         return YB_OK;
     }
     if (errno == EFAULT || errno == ENOMEM) {
         return YB_FAULT;
     }
     return copy_by_kernel(to, from, length); /* An old kernel, or memory that it must judge. */
+}
+
+void
+yb_shm_hold_init(struct yb_shm_hold *hold, struct yb_shm_session *session, bool streams)
+{
+    hold->session = session;
+    hold->region = 0;
+    hold->own.id = 0;
+    hold->streams = streams;
+    hold->piece_count = 0;
 }
 
 enum yb_shm_loan
@@ -88,6 +113,9 @@ yb_shm_hold_take(struct yb_shm_hold *hold, uint64_t region, bool ask)
 void
 yb_shm_hold_release(struct yb_shm_hold *hold)
 {
+    if (hold->piece_count > 0) {
+        copy_collected(hold);
+    }
     if (hold->region != 0 && hold->loan == YB_SHM_LOAN_READY) {
         yb_shm_session_unpin(hold->session, hold->region);
     }
@@ -117,7 +145,7 @@ yb_shm_gather_add(struct yb_shm_gather *gather, uint32_t index, uint64_t address
 {
     uint32_t at = gather->count++;
 
-    YB_ASSERT(at < YB_SLICE_FRAGMENTS);
+    YB_ASSERT(at < YB_WIRE_PULLS_MAX);
     gather->index[at] = index;
     gather->local[at] = (struct iovec){.iov_base = to, .iov_len = length};
     gather->remote[at].iov_len = length;

@@ -19,11 +19,14 @@
 #ifndef YB_TRANSFER_SHM_COPY_H
 #define YB_TRANSFER_SHM_COPY_H
 
+#include "base/copy.h"
 #include "memory/region.h"
 #include "transfer/shm/session.h"
 #include "transfer/slice.h"
+#include "transfer/wire/transfer_wire.h"
 
-/* The mapping that is pinned now: neighbours are mostly of the same region. */
+/* The mapping that is pinned now: neighbours are mostly of the same region. What is to be copied
+ * out of it is collected, and copied as one before it is let go. */
 struct yb_shm_hold {
     struct yb_shm_session *session;
     uint64_t region; /* 0: none. */
@@ -31,22 +34,26 @@ struct yb_shm_hold {
     struct yb_shm_mapped mapped;
     struct yb_region_info own; /* Our region that was written last; id 0: none. */
     bool streams;              /* All that is to be copied is large. */
+    uint32_t piece_count;      /* Judged and found good, not yet copied. */
+    struct yb_copy_piece pieces[YB_WIRE_PULLS_MAX];
 };
 
+void yb_shm_hold_init(struct yb_shm_hold *hold, struct yb_shm_session *session, bool streams);
 /* Pin `region` instead of what is pinned. */
 enum yb_shm_loan yb_shm_hold_take(struct yb_shm_hold *hold, uint64_t region, bool ask);
+/* Copy what was collected, and unpin. */
 void yb_shm_hold_release(struct yb_shm_hold *hold);
-/* Copy what is at `address` in the peer. INVALID: the mapping does not reach so far. FAULT: `to`
- * cannot be written. */
+/* Copy what is at `address` in the peer, at the latest when it is unpinned. INVALID: the mapping
+ * does not reach so far. FAULT: `to` cannot be written. */
 YB_CHECKED enum yb_status yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address,
                                            uint64_t length, void *to);
 
 /* What goes by attach, in one call. */
 struct yb_shm_gather {
     uint32_t count;
-    uint32_t index[YB_SLICE_FRAGMENTS];
-    struct iovec local[YB_SLICE_FRAGMENTS];
-    struct iovec remote[YB_SLICE_FRAGMENTS];
+    uint32_t index[YB_WIRE_PULLS_MAX];
+    struct iovec local[YB_WIRE_PULLS_MAX];
+    struct iovec remote[YB_WIRE_PULLS_MAX];
 };
 
 void yb_shm_gather_add(struct yb_shm_gather *gather, uint32_t index, uint64_t address,

@@ -33,6 +33,8 @@
 
 #define YB_SHM_FLIGHTS        YB_SHM_TICKETS_PER
 #define YB_SHM_PULL_BYTES_MAX (4u * YB_SLICE_BYTES)
+#define YB_SHM_REPLY_BYTES \
+    (YB_WIRE_SHM_REGIONS_BYTES + YB_WIRE_FRAGMENTS_MAX * YB_WIRE_SHM_REGION_BYTES)
 
 enum yb_shm_flight_state {
     YB_SHM_FLIGHT_FREE,
@@ -55,6 +57,10 @@ struct yb_shm_place {
 
 struct yb_shm_path;
 
+_Static_assert(YB_SHM_REPLY_BYTES >=
+                   YB_WIRE_OUTCOMES_BYTES + YB_WIRE_PULLS_MAX * YB_WIRE_OUTCOME_BYTES,
+               "the answer to a pull fits as well");
+
 struct yb_shm_flight {
     struct yb_shm_path *path;
     enum yb_shm_flight_state state;
@@ -71,8 +77,8 @@ struct yb_shm_flight {
     uint8_t asked[YB_SLICE_FRAGMENTS];
     struct yb_shm_place places[YB_SLICE_FRAGMENTS];
     struct yb_call call;
-    uint8_t body[YB_WIRE_PULLS_BYTES + YB_WIRE_FRAGMENTS_MAX * YB_WIRE_PULL_BYTES];
-    uint8_t reply[YB_WIRE_SHM_REGIONS_BYTES + YB_WIRE_FRAGMENTS_MAX * YB_WIRE_SHM_REGION_BYTES];
+    uint8_t body[YB_WIRE_PULLS_BYTES + YB_WIRE_PULLS_MAX * YB_WIRE_PULL_BYTES];
+    uint8_t reply[YB_SHM_REPLY_BYTES];
 };
 
 struct yb_shm_path {

@@ -12,7 +12,7 @@ struct draft {
     struct yb_region_info last; /* The region of ours that was found last; id 0: none. */
     uint32_t count;
     uint64_t bytes;
-    struct yb_wire_pull pulls[YB_WIRE_FRAGMENTS_MAX];
+    struct yb_wire_pull pulls[YB_WIRE_PULLS_MAX];
 };
 
 /* Which of our regions the target may copy out of by its mapping; 0: none, it attaches. Anything
@@ -48,7 +48,7 @@ add_flight(struct draft *draft, struct yb_shm_flight *flight)
     struct yb_slice *slice = flight->slice;
     uint32_t count = draft->count;
 
-    YB_ASSERT(slice->count <= YB_WIRE_FRAGMENTS_MAX - count);
+    YB_ASSERT(slice->count <= YB_WIRE_PULLS_MAX - count);
     flight->asked_first = count;
     flight->asked_count = 0;
     for (uint32_t i = 0; i < slice->count; i++) {
@@ -89,7 +89,7 @@ add_followers(struct draft *draft, struct yb_shm_flight *leader)
                                          leader->slice->batch)) != NULL &&
            flight->slice->op == YB_TRANSFER_WRITE && !flight->cancelled &&
            draft->bytes + flight->slice->bytes <= YB_SHM_PULL_BYTES_MAX &&
-           flight->slice->count <= YB_WIRE_FRAGMENTS_MAX - draft->count &&
+           flight->slice->count <= YB_WIRE_PULLS_MAX - draft->count &&
            yb_shm_flight_resolve(flight) && add_flight(draft, flight) == YB_SHM_LOAN_READY) {
         flight->state = YB_SHM_FLIGHT_PULLING;
         flight->leader = leader;

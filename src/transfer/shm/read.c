@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/copy.h"
 #include "transfer/shm/copy.h"
 #include "transfer/shm/path_internal.h"
 
@@ -17,10 +16,11 @@
 static bool
 all_mapped(struct yb_shm_flight *flight)
 {
-    struct yb_shm_hold hold = {.session = flight->path->session};
+    struct yb_shm_hold hold;
     bool waits = false;
     bool refused = false;
 
+    yb_shm_hold_init(&hold, flight->path->session, false);
     for (uint32_t i = 0; i < flight->slice->count && !refused; i++) {
         const struct yb_shm_place *place = &flight->places[i];
 
@@ -52,11 +52,13 @@ copy_all(struct yb_shm_flight *flight)
 {
     struct yb_slice *slice = flight->slice;
     struct yb_shm_session *session = flight->path->session;
-    struct yb_shm_hold hold = {.session = session, .streams = slice->bytes >= YB_COPY_STREAM_BYTES};
-    struct yb_shm_gather gather = {.count = 0};
+    struct yb_shm_hold hold;
+    struct yb_shm_gather gather;
     enum yb_status statuses[YB_SLICE_FRAGMENTS] = {YB_OK};
     enum yb_status status = YB_OK;
 
+    gather.count = 0;
+    yb_shm_hold_init(&hold, session, slice->bytes >= YB_COPY_STREAM_BYTES);
     for (uint32_t i = 0; i < slice->count && status == YB_OK; i++) {
         const struct yb_shm_place *place = &flight->places[i];
 

@@ -9,16 +9,12 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/copy.h"
 #include "transfer/engine_internal.h"
 #include "transfer/shm/copy.h"
 #include "transfer/shm/shm.h"
 #include "transfer/wire/transfer_wire.h"
 
 #define ANSWER_BYTES_MAX (YB_WIRE_SHM_ANSWER_BYTES + 64 + 127)
-
-/* Of pieces that a pull collects. */
-#define STREAM_PIECE_BYTES_MIN (32u * 1024u)
 
 static void
 refuse(struct yb_request *request, enum yb_status status)
@@ -148,9 +144,7 @@ handle_regions(void *service, struct yb_request *request)
 
 /* ---- pulls ----------------------------------------------------------------------------------- */
 
-/* Whether a pull is to go past the caches: it is large, and so are its pieces. With small ones that
- * lie anywhere in the sender, waiting for the first bytes of each is most of it, and stores that
- * stay in the cache hide that better. */
+/* Whether a pull is to go past the caches: it is large as a whole. */
 static bool
 is_streamed(const struct yb_wire_pulls *pulls)
 {
@@ -162,7 +156,7 @@ is_streamed(const struct yb_wire_pulls *pulls)
         yb_wire_pull_at(&pulls->pulls, i, &pull);
         bytes += pull.length; /* If that overflows, only speed is lost. */
     }
-    return bytes >= YB_COPY_STREAM_BYTES && bytes / pulls->pulls.count >= STREAM_PIECE_BYTES_MIN;
+    return bytes >= YB_COPY_STREAM_BYTES;
 }
 
 /* Copy all pieces whose destination is pinned; *attached_out: some by attach. Anything but OK is
@@ -171,14 +165,16 @@ static enum yb_status
 copy_pulls(struct yb_shm_session *session, const struct yb_wire_pulls *pulls,
            struct yb_region_range *ranges, bool *attached_out)
 {
-    struct yb_shm_hold hold = {
-        .session = session,
-        .streams = is_streamed(pulls),
-    };
-    struct yb_shm_gather gather = {.count = 0};
-    enum yb_status statuses[YB_SLICE_FRAGMENTS] = {YB_OK};
+    struct yb_shm_hold hold;
+    struct yb_shm_gather gather;
+    enum yb_status statuses[YB_WIRE_PULLS_MAX];
     enum yb_status status = YB_OK;
 
+    gather.count = 0;
+    yb_shm_hold_init(&hold, session, is_streamed(pulls));
+    for (uint32_t i = 0; i < pulls->pulls.count; i++) {
+        statuses[i] = YB_OK;
+    }
     for (uint32_t i = 0; i < pulls->pulls.count && status == YB_OK; i++) {
         struct yb_wire_pull pull;
 
@@ -244,9 +240,9 @@ static void
 reply_outcomes(struct yb_request *request, enum yb_status status,
                const struct yb_region_range *ranges, uint32_t count)
 {
-    struct yb_wire_outcome native[YB_SLICE_FRAGMENTS];
+    struct yb_wire_outcome native[YB_WIRE_PULLS_MAX];
     struct yb_wire_outcomes outcomes = {.outcomes = {.native = native}};
-    uint8_t body[YB_WIRE_OUTCOMES_BYTES + YB_SLICE_FRAGMENTS * YB_WIRE_OUTCOME_BYTES];
+    uint8_t body[YB_WIRE_OUTCOMES_BYTES + YB_WIRE_PULLS_MAX * YB_WIRE_OUTCOME_BYTES];
     size_t length = 0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -266,7 +262,7 @@ handle_pull(void *service, struct yb_request *request)
 {
     struct yb_transfer *engine = service;
     struct yb_wire_pulls pulls;
-    struct yb_region_range ranges[YB_SLICE_FRAGMENTS];
+    struct yb_region_range ranges[YB_WIRE_PULLS_MAX];
     struct yb_shm_session *session;
     enum yb_status status = YB_UNSUPPORTED;
 
@@ -324,7 +320,7 @@ yb_shm_service_init(struct yb_transfer *engine)
             .type = YB_WIRE_TRANSFER_TYPE_SHM_PULL,
             .name = "shm_pull",
             .roles = YB_ROLE_ANY,
-            .body_bytes_max = YB_WIRE_PULLS_BYTES + YB_SLICE_FRAGMENTS * YB_WIRE_PULL_BYTES,
+            .body_bytes_max = YB_WIRE_PULLS_BYTES + YB_WIRE_PULLS_MAX * YB_WIRE_PULL_BYTES,
             .handle = handle_pull,
         },
     };

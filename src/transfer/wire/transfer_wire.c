@@ -274,7 +274,7 @@ outcomes_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 static bool
 outcomes_check(const struct yb_wire_outcomes *value, struct yb_wire_error *error)
 {
-    if (value->outcomes.count > 64) {
+    if (value->outcomes.count > 256) {
         return yb_wire_bad(error, "outcomes", "outcomes", "longer than its maximum", (uint64_t)value->outcomes.count);
     }
     return true;
@@ -779,7 +779,7 @@ pulls_check(const struct yb_wire_pulls *value, struct yb_wire_error *error)
     if (value->ticket < 1) {
         return yb_wire_bad(error, "pulls", "ticket", "below its minimum", (uint64_t)value->ticket);
     }
-    if (value->pulls.count > 64) {
+    if (value->pulls.count > 256) {
         return yb_wire_bad(error, "pulls", "pulls", "longer than its maximum", (uint64_t)value->pulls.count);
     }
     return true;

@@ -10,8 +10,10 @@
 
 #include "net/wire/codec.h"
 
-/* Most fragments in one request. */
+/* Most fragments in one request that is no pull. */
 #define YB_WIRE_FRAGMENTS_MAX 0x40u
+/* Most pieces in one pull. */
+#define YB_WIRE_PULLS_MAX 0x100u
 /* `region` of a fragment that names a virtual address. */
 #define YB_WIRE_BY_ADDRESS UINT64_C(0xffffffffffffffff)
 /* Longest notification. */
@@ -295,8 +297,8 @@ YB_CHECKED enum yb_status yb_wire_fragments_decode(const uint8_t *bytes, size_t 
 /* The fragments that were refused, each with its reason; those that are not listed were applied. */
 enum {
     YB_WIRE_OUTCOMES_BYTES = 8,
-    YB_WIRE_OUTCOMES_BYTES_MAX = 520,
-    YB_WIRE_OUTCOMES_OUTCOMES_MAX = 64,
+    YB_WIRE_OUTCOMES_BYTES_MAX = 2056,
+    YB_WIRE_OUTCOMES_OUTCOMES_MAX = 256,
     YB_WIRE_OUTCOMES_AT_OUTCOMES = 0,
     YB_WIRE_OUTCOMES_AT_RESERVED = 4,
 };
@@ -444,8 +446,8 @@ YB_CHECKED enum yb_status yb_wire_shm_regions_decode(const uint8_t *bytes, size_
 /* A write by shared memory. */
 enum {
     YB_WIRE_PULLS_BYTES = 32,
-    YB_WIRE_PULLS_BYTES_MAX = 2592,
-    YB_WIRE_PULLS_PULLS_MAX = 64,
+    YB_WIRE_PULLS_BYTES_MAX = 10272,
+    YB_WIRE_PULLS_PULLS_MAX = 256,
     YB_WIRE_PULLS_AT_TOKEN = 0,
     YB_WIRE_PULLS_AT_TICKET = 16,
     YB_WIRE_PULLS_AT_SLOT = 24,
