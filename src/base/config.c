@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,6 +37,25 @@ char *const *
 yb_config_environment(void)
 {
     return environ;
+}
+
+const char *
+yb_config_foreign(const char *name)
+{
+    static const char *const names[] = {
+#define X(name, help) name,
+        YB_CONFIG_FOREIGN_MAP(X)
+#undef X
+    };
+    const char *value;
+    size_t i = 0;
+
+    while (i < sizeof(names) / sizeof(names[0]) && strcmp(names[i], name) != 0) {
+        i++;
+    }
+    YB_ASSERT(i < sizeof(names) / sizeof(names[0]));
+    value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 static void
@@ -203,6 +223,9 @@ apply_options(struct yb_config *config, const struct yb_config_input *input, int
     enum yb_status status = YB_OK;
     int code;
 
+    if (input->argc == 1) {
+        return YB_OK; /* Libraries have no command line, and getopt_long has one state for all. */
+    }
     build_options(input, &list);
     opterr = 0;
     optind = 0; /* Starts getopt_long afresh; it begins at argv[1]. */

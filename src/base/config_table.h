@@ -41,6 +41,18 @@
     X("YUEBING_TEST_SEED", "seed of the random tests; read by the test programs only")    \
     X("YUEBING_TEST_LONG", "long forms of the tests; read by the test programs only")
 
+/* Names of the known system that its users set, and that we honour: read by src/compat alone. */
+#define YB_CONFIG_FOREIGN_MAP(X)                                                          \
+    X("MC_FORCE_TCP", "1: move bytes over TCP only, also on one host")                    \
+    X("MC_TRANSFER_TIMEOUT", "seconds for one transfer, beside 1 ns a byte: 30, at least 5") \
+    X("MC_MIN_RPC_PORT", "first port that an engine may take: 15000")                     \
+    X("MC_MIN_PRC_PORT", "the same, as it was misspelt once")                             \
+    X("MC_MAX_RPC_PORT", "last port that an engine may take: 17000")                      \
+    X("MC_HANDSHAKE_CONNECT_TIMEOUT", "seconds that a probe of a peer waits: 5")          \
+    X("MC_METADATA_CLUSTER_ID", "part of the keys at an http:// metadata server")         \
+    X("MC_STORE_CLIENT_MIN_PORT", "first port that a store's client may take: 12300")     \
+    X("MC_STORE_CLIENT_MAX_PORT", "last port that a store's client may take: 14300")
+
 #define YB_CONFIG_SECTION_MAP(X)                                                          \
     X(config,  "where the configuration comes from")                                      \
     X(net,     "listening, connections, limits and flow control")                         \
@@ -168,6 +180,9 @@
     X(auth,    insecure,             BOOL,   "",            "false",                      \
       0, 1, none, "insecure",                                                             \
       "serve beyond loopback without a secret: whoever reaches the port may do anything") \
+    X(auth,    require,              BOOL,   "",            "false",                      \
+      0, 1, none, "require-auth",                                                         \
+      "refuse to run without a secret, on loopback too")                                  \
     X(auth,    role,                 ENUM,   "",            "client",                     \
       0, 0, auth_role, "",                                                                \
       "what this process proves to be to its peers")                                      \

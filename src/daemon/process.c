@@ -132,6 +132,11 @@ load_auth(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
                        config->auth_tenant);
         return YB_INVALID;
     }
+    if (config->auth_secret_file[0] == '\0' && config->auth_require) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES,
+                       "auth.require is set, and there is no secret: give --secret-file");
+        return YB_DENIED;
+    }
     if (config->auth_secret_file[0] == '\0') {
         return YB_OK;
     }

@@ -32,6 +32,7 @@ struct yb_region {
     uint64_t base;
     uint64_t length;
     uint64_t generation; /* Of the region in the slot now, or of the last one. */
+    uint64_t born;       /* The table's generation when it was registered. */
     enum region_state state;
     uint32_t access;
     struct yb_memory_place place; /* Constant while LIVE or CLOSING: read under a pin. */
@@ -249,6 +250,7 @@ insert_locked(struct yb_region_table *table, const struct yb_region_info *wanted
     YB_ASSERT(region->state == REGION_NONE && region->pins == 0);
     region->base = (uintptr_t)wanted->base;
     region->length = wanted->length;
+    region->born = table->generation;
     region->state = REGION_LIVE;
     region->access = wanted->access;
     region->place = wanted->place;
@@ -565,6 +567,27 @@ yb_region_list(struct yb_region_table *table, struct yb_region_info *infos_out, 
     }
     yb_lock_release(&table->lock);
     return live;
+}
+
+enum yb_status
+yb_region_first(struct yb_region_table *table, struct yb_region_info *info_out)
+{
+    const struct yb_region *first = NULL;
+
+    YB_ASSERT_OBJ(table, REGION_TABLE_MAGIC);
+    yb_lock_acquire(&table->lock);
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct yb_region *region = &table->slots[table->ordered[i]];
+
+        if (region->state == REGION_LIVE && (first == NULL || region->born < first->born)) {
+            first = region;
+        }
+    }
+    if (first != NULL) {
+        describe_locked(table, first, info_out);
+    }
+    yb_lock_release(&table->lock);
+    return first != NULL ? YB_OK : YB_NOT_FOUND;
 }
 
 uint64_t

@@ -129,6 +129,10 @@ YB_CHECKED enum yb_status yb_region_get(struct yb_region_table *table, uint64_t 
 uint32_t yb_region_list(struct yb_region_table *table, struct yb_region_info *infos_out,
                         uint32_t room);
 
+/* Describe the live region that was registered first. NOT_FOUND: there is none. */
+YB_CHECKED enum yb_status yb_region_first(struct yb_region_table *table,
+                                          struct yb_region_info *info_out);
+
 /* A number that changes with every register and unregister: for copies held elsewhere. */
 uint64_t yb_region_table_generation(struct yb_region_table *table);
 

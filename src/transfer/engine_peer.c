@@ -36,6 +36,7 @@ struct question {
     struct yb_wire_ping ping;
     uint8_t body[YB_WIRE_PING_BYTES];
     uint8_t reply[YB_WIRE_PING_BYTES];
+    uint8_t first[YB_WIRE_FIRST_BYTES];
     struct yb_id identity;
     struct yb_timer timer;
 };
@@ -356,6 +357,71 @@ yb_transfer_ask(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t time
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     return aim(&question, peer) ? ask(&question, run_ask) : YB_CLOSED;
+}
+
+/* ------------------------------------------------------ first: where a peer's memory begins ------------------------------------------------------ */
+
+static void
+on_first(struct yb_call *call)
+{
+    struct question *question = call->owner;
+    struct yb_remote *remote = question->remote;
+
+    answer(question, call->status);
+    remote->references--;
+    yb_remote_check_gone(remote);
+}
+
+static void
+run_first(struct yb_mail *mail)
+{
+    struct question *question = question_of(mail);
+    struct yb_remote *remote = remote_of(question);
+    enum yb_status status;
+
+    if (remote == NULL) {
+        answer(question, YB_CLOSED);
+        return;
+    }
+    question->remote = remote;
+    question->call = (struct yb_call){
+        .type = YB_WIRE_TRANSFER_TYPE_FIRST,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .fail_fast = true,
+        .deadline_ns = question->deadline_ns,
+        .reply_body = question->first,
+        .reply_body_room = sizeof(question->first),
+        .done = on_first,
+        .owner = question,
+    };
+    remote->references++;
+    status = yb_peer_call(remote->control, &question->call);
+    if (status != YB_OK) {
+        remote->references--;
+        answer(question, status);
+    }
+}
+
+enum yb_status
+yb_transfer_first(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t timeout_ns,
+                  uint64_t *address_out)
+{
+    struct question question = {
+        .engine = engine,
+        .deadline_ns = yb_deadline_after(yb_transfer_now(engine), timeout_ns),
+    };
+    struct yb_wire_first first;
+    enum yb_status status;
+
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    status = aim(&question, peer) ? ask(&question, run_first) : YB_CLOSED;
+    if (status == YB_OK) {
+        status = yb_wire_first_decode(question.first, question.call.reply_body_bytes, &first, NULL);
+    }
+    if (status == YB_OK) {
+        *address_out = first.address;
+    }
+    return status;
 }
 
 /* ---- drain ----------------------------------------------------------------------------------- */

@@ -43,6 +43,11 @@ YB_CHECKED enum yb_status yb_transfer_register_shared(struct yb_transfer *engine
                                                       uint32_t access,
                                                       yb_transfer_region *region_out);
 
+/* Ask a peer for the first byte of the memory that it has registered first. Waits at most
+ * `timeout_ns`. NOT_FOUND: it has registered none; otherwise fails as yb_transfer_ask(). */
+YB_CHECKED enum yb_status yb_transfer_first(struct yb_transfer *engine, yb_transfer_peer peer,
+                                            uint64_t timeout_ns, uint64_t *address_out);
+
 /* Whether an address is device memory's. */
 bool yb_transfer_is_device(struct yb_transfer *engine, const void *address);
 

@@ -590,6 +590,28 @@ handle_drain(void *service, struct yb_request *request)
 }
 
 static void
+handle_first(void *service, struct yb_request *request)
+{
+    struct yb_transfer *engine = service;
+    struct yb_region_info info;
+    uint8_t body[YB_WIRE_FIRST_BYTES];
+    size_t length = 0;
+    enum yb_status status = yb_transfer_peer_allowed(engine, request->peer)
+                                ? yb_region_first(engine->regions, &info)
+                                : YB_DENIED;
+
+    if (status == YB_OK) {
+        const struct yb_wire_first first = {
+            .address = (uint64_t)(uintptr_t)info.base,
+            .length = info.length,
+        };
+
+        status = yb_wire_first_encode(&first, body, sizeof(body), &length);
+    }
+    yb_request_reply(request, status, body, (uint32_t)length, NULL, 0);
+}
+
+static void
 handle_notify(void *service, struct yb_request *request)
 {
     struct yb_transfer *engine = service;
@@ -649,6 +671,12 @@ yb_transfer_service_init(struct yb_transfer *engine)
             .name = "transfer_drain",
             .roles = YB_ROLE_ANY,
             .handle = handle_drain,
+        },
+        {
+            .type = YB_WIRE_TRANSFER_TYPE_FIRST,
+            .name = "transfer_first",
+            .roles = YB_ROLE_ANY,
+            .handle = handle_first,
         },
     };
 

@@ -54,6 +54,26 @@ build_outcomes_one(struct golden_buffer *out)
 }
 
 static enum yb_status
+recode_first(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_first value;
+    enum yb_status status = yb_wire_first_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_first_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_first_one(struct golden_buffer *out)
+{
+    struct yb_wire_first value = {.address = UINT64_C(0x7f544a44c000), .length = 65536};
+
+    return yb_wire_first_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
 recode_shm_question(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
 {
     struct yb_wire_shm_question value;
@@ -158,6 +178,7 @@ build_pulls_one(struct golden_buffer *out)
 static const struct golden_case golden_transfer_cases[] = {
     {"fragments-two", 8, build_fragments_two, recode_fragments},
     {"outcomes-one", 8, build_outcomes_one, recode_outcomes},
+    {"first-one", 16, build_first_one, recode_first},
     {"shm_question-plain", 64, build_shm_question_plain, recode_shm_question},
     {"shm_answer-yes", 48, build_shm_answer_yes, recode_shm_answer},
     {"shm_note-lend", 56, build_shm_note_lend, recode_shm_note},

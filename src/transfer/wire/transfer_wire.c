@@ -11,6 +11,7 @@ _Static_assert(44 + 4 == YB_WIRE_SHM_REGION_BYTES, "no gap in shm_region");
 _Static_assert(32 + 8 == YB_WIRE_PULL_BYTES, "no gap in pull");
 _Static_assert(4 + 4 == YB_WIRE_FRAGMENTS_BYTES, "no gap in fragments");
 _Static_assert(4 + 4 == YB_WIRE_OUTCOMES_BYTES, "no gap in outcomes");
+_Static_assert(8 + 8 == YB_WIRE_FIRST_BYTES, "no gap in first");
 _Static_assert(60 + 4 == YB_WIRE_SHM_QUESTION_BYTES, "no gap in shm_question");
 _Static_assert(46 + 2 == YB_WIRE_SHM_ANSWER_BYTES, "no gap in shm_answer");
 _Static_assert(40 + 16 == YB_WIRE_SHM_NOTE_BYTES, "no gap in shm_note");
@@ -28,6 +29,7 @@ yb_wire_transfer_type_name(uint32_t value)
     case YB_WIRE_TRANSFER_TYPE_SHM_OFFER: return "shm_offer";
     case YB_WIRE_TRANSFER_TYPE_SHM_PULL: return "shm_pull";
     case YB_WIRE_TRANSFER_TYPE_SHM_REGIONS: return "shm_regions";
+    case YB_WIRE_TRANSFER_TYPE_FIRST: return "first";
     default: return "unknown";
     }
 }
@@ -359,6 +361,84 @@ yb_wire_outcomes_decode(const uint8_t *bytes, size_t length, struct yb_wire_outc
     }
     yb_wire_outcomes_load(bytes, &value);
     if (!outcomes_check_fixed(bytes, error) || !outcomes_check(&value, error) || !outcomes_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+first_check(const struct yb_wire_first *value, struct yb_wire_error *error)
+{
+    if (value->length > UINT64_C(0x1000000000000)) {
+        return yb_wire_bad(error, "first", "length", "above its maximum", (uint64_t)value->length);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_first_load(const uint8_t *bytes, struct yb_wire_first *out)
+{
+    out->address = yb_wire_get_u64(bytes + 0);
+    out->length = yb_wire_get_u64(bytes + 8);
+}
+
+static inline void
+yb_wire_first_store(const struct yb_wire_first *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->address);
+    yb_wire_put_u64(bytes + 8, value->length);
+}
+
+static bool
+first_take(const uint8_t *bytes, size_t length, struct yb_wire_first *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_FIRST_BYTES;
+
+    if (at != length) {
+        return yb_wire_bad(error, "first", "length", "bytes left over behind the message", length);
+    }
+    (void)bytes;
+    (void)value;
+    return true;
+}
+
+size_t
+yb_wire_first_size(const struct yb_wire_first *value)
+{
+    (void)value;
+    return (size_t)YB_WIRE_FIRST_BYTES;
+}
+
+enum yb_status
+yb_wire_first_encode(const struct yb_wire_first *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_FIRST_BYTES;
+
+    if (!first_check(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_first_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_first_store(value, out);
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_first_decode(const uint8_t *bytes, size_t length, struct yb_wire_first *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_first value;
+
+    if (length < YB_WIRE_FIRST_BYTES) {
+        yb_wire_bad(error, "first", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_first_load(bytes, &value);
+    if (!first_check(&value, error) || !first_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

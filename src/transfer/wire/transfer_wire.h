@@ -28,6 +28,7 @@ enum yb_wire_transfer_type {
     YB_WIRE_TRANSFER_TYPE_SHM_OFFER = 20, /* Same host? Body: `shm_question`. Reply: `shm_answer`. */
     YB_WIRE_TRANSFER_TYPE_SHM_PULL = 21, /* A write by shared memory: the receiver copies. Body: `pulls`. Reply: `outcomes`, empty if all are OK. */
     YB_WIRE_TRANSFER_TYPE_SHM_REGIONS = 22, /* What is behind these ranges? Body: `fragments`. Reply: `shm_regions`, one for each, in the same order. */
+    YB_WIRE_TRANSFER_TYPE_FIRST = 23, /* Which memory have you registered first? No body. Reply: `first`; NOT_FOUND: none. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -317,6 +318,30 @@ YB_CHECKED enum yb_status yb_wire_outcomes_encode(const struct yb_wire_outcomes 
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_outcomes_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_outcomes *out, struct yb_wire_error *error);
+
+/* The oldest registered range of the receiver's memory. */
+enum {
+    YB_WIRE_FIRST_BYTES = 16,
+    YB_WIRE_FIRST_BYTES_MAX = 16,
+    YB_WIRE_FIRST_AT_ADDRESS = 0,
+    YB_WIRE_FIRST_AT_LENGTH = 8,
+};
+
+struct yb_wire_first {
+    uint64_t address; /* Its first byte. */
+    uint64_t length; /* Bytes. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_first_size(const struct yb_wire_first *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_first_encode(const struct yb_wire_first *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_first_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_first *out, struct yb_wire_error *error);
 
 /* Do we share a host? The asking side says how it will prove itself. */
 enum {
