@@ -359,7 +359,7 @@ yb_transfer_ask(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t time
     return aim(&question, peer) ? ask(&question, run_ask) : YB_CLOSED;
 }
 
-/* ------------------------------------------------------ first: where a peer's memory begins ------------------------------------------------------ */
+/* ---- first: where a peer's memory begins ----------------------------------------------------- */
 
 static void
 on_first(struct yb_call *call)
