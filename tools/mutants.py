@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show that the tests notice: every tests/mutants/*.mutant must make its test fail.
 
-A mutant is a one-line change that breaks one documented rule. It is applied in a copy
-of the tree (build-mutants/tree), built there, its test is run and must fail, and the
-change is taken back. CONTRIBUTING.md describes the file format.
+A mutant is a small change that breaks one documented rule, in one place or wherever the
+rule is kept. It is applied in a copy of the tree (build-mutants/tree), built there, its test
+is run and must fail, and the change is taken back. CONTRIBUTING.md describes the file format.
 
 Exit 0 when every mutant that ran was caught; 1 when one survived, does not apply or
 does not build.
@@ -25,9 +25,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build-mutants"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
+CHANGE = r"<<<<\n(?P<old>.*?)\n====\n(?P<new>.*?)\n?>>>>\s*"
 FORMAT = re.compile(
     r"\A(?P<why>(?:#[^\n]*\n)+)file: (?P<file>\S+)\ntest: (?P<test>\S+)\n"
-    r"<<<<\n(?P<old>.*?)\n====\n(?P<new>.*?)\n?>>>>\s*\Z", re.S)
+    r"(?P<changes>" + re.sub(r"\?P<\w+>", "", CHANGE) +
+    r"(?:(?:file: \S+\n)?" + re.sub(r"\?P<\w+>", "", CHANGE) + r")*)\Z", re.S)
+EACH = re.compile(r"(?:file: (?P<file>\S+)\n)?" + CHANGE, re.S)
 SKIPPED = 77
 
 
@@ -88,7 +91,24 @@ def read_mutant(path):
     parsed = FORMAT.match(path.read_text(encoding="utf-8"))
     if not parsed:
         raise Bad("not in the format of CONTRIBUTING.md")
-    return parsed.groupdict()
+    changes, file = [], parsed["file"]
+    for change in EACH.finditer(parsed["changes"]):
+        file = change["file"] or file
+        changes.append((file, change["old"], change["new"]))
+    return parsed["test"], changes
+
+
+def apply(changes):
+    """Return {path: changed text}; nothing is written."""
+    texts = {}
+    for file, old, new in changes:
+        path = TREE / file
+        if path not in texts:
+            texts[path] = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if texts[path].count(old) != 1:
+            raise Bad(f"its text occurs {texts[path].count(old)} times in {file}")
+        texts[path] = texts[path].replace(old, new)
+    return texts
 
 
 def build(targets):
@@ -118,7 +138,7 @@ def run_test(test, timeout_s):
 
 def judge(mutant, tests, healthy, timeout_s):
     """Return "caught", "survived" or "skipped"."""
-    name = mutant["test"]
+    name, changes = mutant
     if name not in tests:
         raise Bad(f"names the test '{name}', which does not exist")
     test = tests[name]
@@ -129,16 +149,16 @@ def judge(mutant, tests, healthy, timeout_s):
         return "skipped"
     if healthy[name] != 0:
         raise Bad(f"test '{name}' fails without any mutant")
-    path = TREE / mutant["file"]
-    original = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if original.count(mutant["old"]) != 1:
-        raise Bad(f"its text occurs {original.count(mutant['old'])} times in {mutant['file']}")
+    changed = apply(changes)
+    originals = {path: path.read_text(encoding="utf-8") for path in changed}
     try:
-        path.write_text(original.replace(mutant["old"], mutant["new"]), encoding="utf-8")
+        for path, text in changed.items():
+            path.write_text(text, encoding="utf-8")
         build(test[3])
         return "survived" if run_test(test, timeout_s) == 0 else "caught"
     finally:
-        path.write_text(original, encoding="utf-8")
+        for path, text in originals.items():
+            path.write_text(text, encoding="utf-8")
 
 
 def choose(options):

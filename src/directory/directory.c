@@ -20,6 +20,7 @@
 #define REPAIRS_CEILING  256u
 #define TICKS_PER_LEASE  8u
 #define DEFAULT_TENANT   "default"
+#define FIRST_EPOCHS     (UINT32_C(1) << 22) /* A quarter: the rest is for later starts. */
 #define ROLES_ALL        YB_ROLE_ANY
 #define ROLES_NODE       YB_ROLE_BIT(YB_WIRE_ROLE_NODE)
 #define ROLES_USERS      (YB_ROLE_BIT(YB_WIRE_ROLE_CLIENT) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
@@ -434,11 +435,16 @@ take_state(struct yb_directory *directory, struct yb_cluster_state *state, char 
            size_t why_bytes)
 {
     enum yb_status status = yb_cluster_file_load(directory->file, state, why_out, why_bytes);
+    uint32_t first = 0;
 
     if (status == YB_NOT_FOUND) {
         *state = (struct yb_cluster_state){.epoch = 0};
         draw(directory, state->cluster.bytes, sizeof(state->cluster.bytes));
         draw(directory, state->seed, sizeof(state->seed));
+        /* Orders for members of the cluster that was here before name its epochs and incarnations.
+         * They may still be under way, and must not be taken for ours (RULES A10, H8). */
+        draw(directory, &first, sizeof(first));
+        state->epoch = first % FIRST_EPOCHS;
         state->cluster.bytes[0] |= yb_id_is_none(state->cluster) ? 1 : 0;
     } else if (status != YB_OK) {
         return status;

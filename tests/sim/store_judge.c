@@ -259,7 +259,8 @@ check_life(struct store_judge *judge, const struct yb_node_info *info)
         return;
     }
     slot = yb_members_at(life->directory->members, info->slot);
-    if (slot != NULL && slot->incarnation == info->incarnation) {
+    STORE_CHECK(judge->world, slot != NULL); /* Dead, and swept. */
+    if (slot->incarnation == info->incarnation) {
         STORE_CHECK(judge->world, slot->state != YB_WIRE_SLOT_STATE_DEAD);
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "net/loop.h"
+#include "transfer/engine_internal.h"
 
 #define GUARD      16u
 #define GUARD_BYTE 0xa5
@@ -111,6 +112,27 @@ judge_guards(const struct store_op *op)
         for (uint32_t k = 0; k < GUARD; k++) {
             STORE_CHECK(op->world, guard[k] == GUARD_BYTE);
         }
+    }
+}
+
+/* An operation is over, so its memory is its caller's again (RULES A3; net/call.h C2): another use
+ * of it begins, which nobody may disturb or take for the values. */
+static void
+reuse_memory(struct store_op *op)
+{
+    op->reused = true;
+    for (uint32_t i = 0; i < op->batch.count; i++) {
+        memset(value_at(op, i), GUARD_BYTE, STORE_VALUE_MAX);
+    }
+}
+
+static void
+judge_reuse(const struct store_op *op)
+{
+    size_t bytes = (size_t)op->batch.count * (STORE_VALUE_MAX + GUARD);
+
+    for (size_t i = 0; op->reused && i < bytes; i++) {
+        STORE_CHECK(op->world, op->memory[i] == GUARD_BYTE); /* Written after the end. */
     }
 }
 
@@ -247,6 +269,60 @@ make_directory(struct store_life *life)
     return yb_directory_service(life->directory);
 }
 
+static void
+run_engine(void *arg)
+{
+    struct store_life *life = arg;
+
+    if (life->engine_loop != NULL) {
+        yb_loop_turn(life->engine_loop, YB_NEVER);
+    }
+}
+
+/* What an engine does in place of sleeping: only its own end waits. */
+static void
+wait_for_engine(void *driver)
+{
+    yb_loop_turn(((struct store_life *)driver)->engine_loop, 0);
+}
+
+/* A node's engine, through which its pool can be read from beside it. */
+static void
+make_engine(struct store_life *life)
+{
+    struct yb_io *io;
+    char listen[YB_ADDRESS_TEXT_BYTES];
+    char why[256];
+    struct yb_address address;
+    struct yb_transfer_options options = {
+        .struct_bytes = sizeof(options),
+        .listen = listen,
+        .insecure = true,
+        .workers = 1,
+        .paths = YB_TRANSFER_PATH_TCP,
+        .streams = 1,
+        .regions_max = 8,
+        .batches_max = 16,
+    };
+    struct yb_transfer_ground ground = {
+        .clock = yb_sim_host_clock(life->role->host),
+        .random = random_of_life,
+        .random_context = life,
+        .identity = life->self.identity,
+        .ios = &io,
+        .wait = wait_for_engine,
+        .driver = life,
+    };
+
+    yb_sim_host_address(life->role->host, STORE_PORT + 1, &address);
+    yb_address_format(&address, listen);
+    life->engine_process = yb_sim_process_create(life->role->host, "engine", run_engine, life);
+    io = yb_sim_process_io(life->engine_process);
+    STORE_CHECK(life->world,
+                yb_transfer_create_on(&ground, &options, &life->engine, why, sizeof(why)) == YB_OK);
+    life->engine_loop = life->engine->workers[0].loop;
+}
+
 static const struct yb_service *
 make_node(struct store_life *life)
 {
@@ -270,6 +346,10 @@ make_node(struct store_life *life)
         world->options.tune_node(life->role->number, &options);
     }
     memset(life->role->memory, 0xdd, world->options.pool_bytes); /* Nothing survives. */
+    if (world->options.engines) {
+        make_engine(life);
+        options.engine = life->engine;
+    }
     STORE_CHECK(world, yb_node_create(&options, &life->node, why, sizeof(why)) == YB_OK);
     return yb_node_service(life->node);
 }
@@ -431,6 +511,10 @@ bury(struct store_life *life)
     }
     yb_net_destroy(&life->net);
     yb_replay_destroy(&life->replay);
+    if (life->engine != NULL) {
+        yb_transfer_destroy(&life->engine);
+        yb_sim_process_destroy(&life->engine_process);
+    }
     yb_loop_destroy(&life->loop);
     yb_sim_process_destroy(&life->process);
     free(life);
@@ -448,6 +532,9 @@ store_crash(struct store_role *role, enum yb_sim_death how)
         role->silent = true;
     } else {
         yb_sim_process_crash(role->life->process, how);
+        if (role->life->engine != NULL) {
+            yb_sim_process_crash(role->life->engine_process, how);
+        }
     }
     bury(role->life);
 }
@@ -567,6 +654,7 @@ store_world_destroy(struct store_world **world_in)
         struct store_op *op = world->ops;
 
         judge_guards(op);
+        judge_reuse(op);
         world->ops = op->next;
         free(op->memory);
         free(op);
@@ -650,6 +738,7 @@ on_done(struct yb_client_batch *batch)
     judge_guards(op);
     op->orphan = op->life->over;
     store_judge_ended(world->judge, op);
+    reuse_memory(op);
 }
 
 struct store_op *

@@ -51,6 +51,7 @@ struct store_options {
     uint64_t pool_bytes; /* Of each node; 0: 1 MiB. */
     const char *policy;  /* NULL: the node's default. */
     bool verify;         /* Nodes sum what they hold. */
+    bool engines;        /* Nodes lend their pools, to who reads them from beside. */
     uint32_t late;       /* The last so many nodes are not started by create. */
     /* Change what a role is made with; each may be NULL. */
     void (*tune_directory)(struct yb_directory_options *options);
@@ -75,6 +76,9 @@ struct store_life {
     struct yb_directory *directory;
     struct yb_node *node;
     struct yb_client_core *client;
+    struct yb_transfer *engine; /* A node's, or NULL. */
+    struct yb_loop *engine_loop;
+    struct yb_sim_process *engine_process;
     struct yb_task task;
     struct store_op *jobs; /* To be submitted inside a turn of the loop; newest first. */
     char name[16];
@@ -113,6 +117,7 @@ struct store_op {
     uint64_t ended_ns;
     bool accepted;
     bool orphan; /* It ended because its client died. */
+    bool reused; /* It has ended, and its memory is in other use. */
     uint32_t done;
 };
 
