@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers between memory of processes, as engines call them."""
+import enum as _enum
+
+from yuebing import _native
+from yuebing._native import InnerTransferEngine
+
+__all__ = [
+    "InnerTransferEngine",
+    "Read",
+    "SUPPORT_CUDA",
+    "SUPPORT_EFA",
+    "SUPPORT_HIP",
+    "SUPPORT_INTRA_NVLINK",
+    "SUPPORT_MNNVL",
+    "SUPPORT_MUSA",
+    "TransferEngine",
+    "TransferNotify",
+    "TransferOpcode",
+    "Write",
+]
+
+SUPPORT_CUDA = False
+SUPPORT_EFA = False
+SUPPORT_HIP = False
+SUPPORT_INTRA_NVLINK = False
+SUPPORT_MNNVL = False
+SUPPORT_MUSA = False
+
+
+class TransferOpcode(_enum.IntEnum):
+    Read = 0
+    Write = 1
+
+
+Read = TransferOpcode.Read
+Write = TransferOpcode.Write
+
+
+class TransferNotify:
+    """A word to the peer, delivered after the data."""
+
+    __slots__ = ("name", "msg")
+
+    def __init__(self, name="", msg=""):
+        self.name = name
+        self.msg = msg
+
+    def __repr__(self):
+        return f"TransferNotify(name={self.name!r}, msg={self.msg!r})"
+
+
+class TransferEngine(_native.Engine):
+    """Registers memory and moves bytes to and from that of peers, named "host:port"."""
+
+    TransferOpcode = TransferOpcode
+
+    def get_notifies(self):
+        """The notifications that arrived; they are given once."""
+        return [TransferNotify(name, msg) for name, msg in self._take_notifies()]
+
+    def warmup_efa_segment(self, segment_name):
+        """0: there is nothing to warm up."""
+        return 0
