@@ -375,8 +375,7 @@ yb_py_lists(struct yb_py_call *call, PyObject *object, struct yb_py_words **list
 }
 
 bool
-yb_py_elements(struct yb_py_call *call, PyObject *object, PyObject **tuple_out,
-               uint32_t *count_out)
+yb_py_elements(struct yb_py_call *call, PyObject *object, PyObject **tuple_out, uint32_t *count_out)
 {
     PyObject *tuple;
 

@@ -52,9 +52,9 @@ bool yb_py_arguments(const struct yb_py_spec *spec, const struct yb_py_given *gi
                      PyObject *values_out[YB_PY_ARGUMENTS_MAX]);
 
 /* A row of a table of methods. */
-#define YB_PY_ROW(name, function, text)                                                            \
-    {                                                                                              \
-        name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, text         \
+#define YB_PY_ROW(name, function, text)                                                    \
+    {                                                                                      \
+        name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, text \
     }
 
 /* ---- a call's memory ------------------------------------------------------------------------ */
@@ -78,26 +78,26 @@ void yb_py_call_end(struct yb_py_call *call);
 
 /* Define a method: its head sorts the arguments and begins and ends the call; the block that
  * follows is run in between, with `self`, `call` and `argument[i]`. */
-#define YB_PY_DEFINE(method, required, no_keywords, ...)                                           \
-    static PyObject *method##_within(PyObject *self, struct yb_py_call *call,                      \
-                                     PyObject *const *argument);                                   \
-    static PyObject *method(PyObject *self, PyObject *const *values, Py_ssize_t count,             \
-                            PyObject *keywords)                                                    \
-    {                                                                                              \
-        static const struct yb_py_spec spec = {#method, {__VA_ARGS__}, required, no_keywords};     \
-        PyObject *argument[YB_PY_ARGUMENTS_MAX];                                                   \
-        struct yb_py_call call;                                                                    \
-        PyObject *result;                                                                          \
-                                                                                                   \
-        if (!yb_py_arguments(&spec, &(struct yb_py_given){values, count, keywords}, argument)) {   \
-            return NULL;                                                                           \
-        }                                                                                          \
-        yb_py_call_begin(&call);                                                                   \
-        result = method##_within(self, &call, argument);                                           \
-        yb_py_call_end(&call);                                                                     \
-        return result;                                                                             \
-    }                                                                                              \
-    static PyObject *method##_within(PyObject *self, struct yb_py_call *call,                      \
+#define YB_PY_DEFINE(method, required, no_keywords, ...)                                         \
+    static PyObject *method##_within(PyObject *self, struct yb_py_call *call,                    \
+                                     PyObject *const *argument);                                 \
+    static PyObject *method(PyObject *self, PyObject *const *values, Py_ssize_t count,           \
+                            PyObject *keywords)                                                  \
+    {                                                                                            \
+        static const struct yb_py_spec spec = {#method, {__VA_ARGS__}, required, no_keywords};   \
+        PyObject *argument[YB_PY_ARGUMENTS_MAX];                                                 \
+        struct yb_py_call call;                                                                  \
+        PyObject *result;                                                                        \
+                                                                                                 \
+        if (!yb_py_arguments(&spec, &(struct yb_py_given){values, count, keywords}, argument)) { \
+            return NULL;                                                                         \
+        }                                                                                        \
+        yb_py_call_begin(&call);                                                                 \
+        result = method##_within(self, &call, argument);                                         \
+        yb_py_call_end(&call);                                                                   \
+        return result;                                                                           \
+    }                                                                                            \
+    static PyObject *method##_within(PyObject *self, struct yb_py_call *call,                    \
                                      PyObject *const *argument)
 
 /* `count` elements of `size` bytes, zeroed; NULL: MemoryError. */

@@ -194,8 +194,8 @@ YB_PY_DEFINE(register_memory, 2, false, "buffer_addr", "capacity", "location")
     int32_t code;
 
     (void)call;
-    if (engine == NULL || !yb_py_word(argument[0], &address) ||
-        !yb_py_word(argument[1], &length) || !yb_py_text(argument[2], "*", &location)) {
+    if (engine == NULL || !yb_py_word(argument[0], &address) || !yb_py_word(argument[1], &length) ||
+        !yb_py_text(argument[2], "*", &location)) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
@@ -543,21 +543,21 @@ move_later(PyObject *self, const struct move *move)
 #define LISTS  "target_hostname", "buffers", "peer_buffer_addresses", "lengths"
 
 /* The name, whether it takes single numbers, whether it writes, and how it is run. */
-#define YB_PY_MOVE_MAP(X)                                                                          \
-    X(transfer_sync_write, true, true, move_now, SINGLE)                                           \
-    X(transfer_sync_read, true, false, move_now, SINGLE)                                           \
-    X(batch_transfer_sync_write, false, true, move_now, LISTS)                                     \
-    X(batch_transfer_sync_read, false, false, move_now, LISTS)                                     \
-    X(batch_transfer_async_write, false, true, move_later, LISTS)                                  \
-    X(batch_transfer_async_read, false, false, move_later, LISTS)                                  \
+#define YB_PY_MOVE_MAP(X)                                         \
+    X(transfer_sync_write, true, true, move_now, SINGLE)          \
+    X(transfer_sync_read, true, false, move_now, SINGLE)          \
+    X(batch_transfer_sync_write, false, true, move_now, LISTS)    \
+    X(batch_transfer_sync_read, false, false, move_now, LISTS)    \
+    X(batch_transfer_async_write, false, true, move_later, LISTS) \
+    X(batch_transfer_async_read, false, false, move_later, LISTS) \
     X(transfer_submit_write, true, true, move_later, SINGLE)
 
-#define X(name, single, is_write, run, ...)                                                        \
-    YB_PY_DEFINE(name, 4, false, __VA_ARGS__, "transport_hint")                                    \
-    {                                                                                              \
-        struct move move = {.move.write = (is_write)};                                             \
-                                                                                                   \
-        return move_lists(call, argument, single, &move) ? run(self, &move) : NULL;                \
+#define X(name, single, is_write, run, ...)                                         \
+    YB_PY_DEFINE(name, 4, false, __VA_ARGS__, "transport_hint")                     \
+    {                                                                               \
+        struct move move = {.move.write = (is_write)};                              \
+                                                                                    \
+        return move_lists(call, argument, single, &move) ? run(self, &move) : NULL; \
     }
 YB_PY_MOVE_MAP(X)
 #undef X
@@ -624,8 +624,8 @@ YB_PY_DEFINE(get_batch_transfer_status, 1, true, "batch_ids")
 
 /* ---- the types ------------------------------------------------------------------------------ */
 
-#define X(name, single, is_write, run, ...) \
-    YB_PY_ROW(#name, name,                  \
+#define X(name, single, is_write, run, ...)                                                        \
+    YB_PY_ROW(#name, name,                                                                         \
               #name "(target_hostname, ..., transport_hint=\"\")\n\n0 or -1; an asynchronous one " \
                     "gives a number, or 0."),
 static PyMethodDef methods[] = {
@@ -664,9 +664,9 @@ static PyMethodDef methods[] = {
               "send_probe(peer_server_name)\n\n0: it answers; otherwise not."),
     {"_take_notifies", take_notifies, METH_NOARGS, "What get_notifies() gives, as tuples."},
     YB_PY_MOVE_MAP(X)
-    YB_PY_ROW("transfer_sync", transfer_sync,
-              "transfer_sync(target_hostname, buffer, peer_buffer_address, length, opcode, "
-              "notify=None, transport_hint=\"\")\n\n0 or -1."),
+        YB_PY_ROW("transfer_sync", transfer_sync,
+                  "transfer_sync(target_hostname, buffer, peer_buffer_address, length, opcode, "
+                  "notify=None, transport_hint=\"\")\n\n0 or -1."),
     YB_PY_ROW("batch_transfer_sync", batch_transfer_sync,
               "batch_transfer_sync(target_hostname, buffers, peer_buffer_addresses, lengths, "
               "opcode, notify=None, transport_hint=\"\")\n\n0 or -1."),

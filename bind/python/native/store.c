@@ -279,8 +279,7 @@ YB_PY_DEFINE(store_remove, 1, false, "key", "force")
     bool force;
 
     (void)call;
-    if (store == NULL || !yb_py_key(argument[0], &key) ||
-        !yb_py_flag(argument[1], false, &force)) {
+    if (store == NULL || !yb_py_key(argument[0], &key) || !yb_py_flag(argument[1], false, &force)) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
@@ -410,8 +409,9 @@ static PyMethodDef methods[] = {
               "remove_by_regex(regex_pattern, force=False)\n\nHow many were removed, or a code."),
     YB_PY_ROW("remove_all", remove_all,
               "remove_all(force=False)\n\nHow many were removed, or a code."),
-    YB_PY_ROW("register_buffer", register_buffer,
-              "register_buffer(buffer_ptr, size)\n\n0, or a code: -7 it overlaps a registered one."),
+    YB_PY_ROW(
+        "register_buffer", register_buffer,
+        "register_buffer(buffer_ptr, size)\n\n0, or a code: -7 it overlaps a registered one."),
     YB_PY_ROW("unregister_buffer", unregister_buffer,
               "unregister_buffer(buffer_ptr)\n\n0, or a code."),
     {NULL, NULL, 0, NULL},

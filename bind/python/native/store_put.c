@@ -211,8 +211,7 @@ run(PyObject *self, const struct put *put, int32_t *codes_out)
     if (store == NULL) {
         return false;
     }
-    if (!put->equal ||
-        (put->replicate != NULL && put->replicate->same_node && !put->same_node)) {
+    if (!put->equal || (put->replicate != NULL && put->replicate->same_node && !put->same_node)) {
         for (uint32_t i = 0; i < put->count; i++) {
             codes_out[i] = YB_COMPAT_INVALID_PARAMS;
         }
@@ -253,8 +252,7 @@ put_value(PyObject *self, struct yb_py_call *call, PyObject *const *argument, bo
     struct yb_compat_value value = {NULL, 1};
     struct iovec piece;
     yb_compat_key key;
-    struct put put = {
-        .keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
+    struct put put = {.keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
 
     put.kind = YB_COMPAT_PUT_VALUE;
     value.pieces = &piece;
@@ -338,8 +336,7 @@ put_parts_within(PyObject *self, struct yb_py_call *call, const struct yb_py_giv
     struct iovec *pieces = yb_py_room(call, parts, sizeof(*pieces));
     struct yb_compat_value value = {pieces, parts};
     yb_compat_key key;
-    struct put put = {
-        .keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
+    struct put put = {.keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
 
     put.kind = YB_COMPAT_PUT_PARTS;
     if (pieces == NULL) {
@@ -404,8 +401,7 @@ put_address(PyObject *self, struct yb_py_call *call, PyObject *const *argument, 
     uint64_t address, length;
     struct iovec piece;
     yb_compat_key key;
-    struct put put = {
-        .keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
+    struct put put = {.keys = &key, .values = &value, .count = 1, .upsert = upsert, .equal = true};
 
     put.kind = YB_COMPAT_PUT_FROM;
     value.pieces = &piece;
