@@ -16,6 +16,7 @@
 #define YB_COMPAT_CODE_MAP(X)                                                                \
     X(OK,                      0, "ok")                                                       \
     X(INTERNAL_ERROR,         -1, "internal error")                                           \
+    X(ADDRESS_OVERLAPPED,     -7, "the memory, or part of it, is registered already")         \
     X(BUFFER_OVERFLOW,       -10, "buffer overflow")                                          \
     X(SEGMENT_NOT_FOUND,    -101, "no such segment")                                          \
     X(SEGMENT_ALREADY_EXISTS, -102, "the segment exists already")                             \
