@@ -17,7 +17,7 @@
 #define UNREGISTER_NS (5 * YB_NS_PER_S)
 #define HOST_MAGIC    0x74736f682d62790aull /* "\nyb-host" */
 
-/* ---- registered ranges ------------------------------------------------------------------------ */
+/* ---- registered ranges ----------------------------------------------------------------------- */
 
 /* Return the index of the first region that ends behind `address`. */
 static uint32_t
@@ -154,7 +154,7 @@ yb_compat_store_registered(struct yb_compat_store *store, const void *address)
     return left;
 }
 
-/* ---- memory that processes share --------------------------------------------------------------- */
+/* ---- memory that processes share -------------------------------------------------------------- */
 
 /* In the page before what callers get: there is no table, which would have to be the process's. */
 struct host_page {

@@ -24,7 +24,7 @@ yb_compat_replicate_default(struct yb_compat_replicate *replicate_out)
     *replicate_out = (struct yb_compat_replicate){.replica_num = 1};
 }
 
-/* ---- what is wanted --------------------------------------------------------------------------- */
+/* ---- what is wanted -------------------------------------------------------------------------- */
 
 /* Whether the known system takes the combination, for so many keys. */
 static bool
@@ -74,7 +74,7 @@ group_of(const struct yb_compat_replicate *replicate, uint32_t key)
     return number != 0 ? number : 1; /* 0 is none. */
 }
 
-/* ---- equal keys ------------------------------------------------------------------------------- */
+/* ---- equal keys ------------------------------------------------------------------------------ */
 
 /* A table of the keys of one call, open addressing: item + 1. */
 struct twins {
@@ -145,7 +145,7 @@ drop_twins(struct yb_compat_items *items, bool last, uint32_t *like)
     return true;
 }
 
-/* ---- waiting for other writers ---------------------------------------------------------------- */
+/* ---- waiting for other writers --------------------------------------------------------------- */
 
 /* Rest for a moment. Returns false: the store is being closed. */
 static bool
@@ -190,7 +190,7 @@ put_contended(struct yb_compat_store *store, struct yb_client *client,
     }
 }
 
-/* ---- the calls -------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
 /* Give each item its value; those without one, or with too many pieces, have their code already. */
 static void

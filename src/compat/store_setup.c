@@ -26,7 +26,7 @@
 #define MESSAGE_BYTES 1536u
 #define NODES_MAX     1024u
 
-/* ---- arguments -------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int32_t
 refuse(struct yb_compat_store *store, const char *what, const char *why)
@@ -150,7 +150,7 @@ read_setup(struct yb_compat_store *store, const struct yb_compat_setup *setup, b
     return YB_COMPAT_OK;
 }
 
-/* ---- segments --------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 /* What segments are opened with, but for their sizes. */
 static void
@@ -221,7 +221,7 @@ open_segment(struct yb_compat_store *store, struct yb_client *client,
     return YB_COMPAT_OK;
 }
 
-/* ---- setup ------------------------------------------------------------------------------------ */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static int32_t
 open_client(struct yb_compat_store *store, const struct yb_compat_setup *setup, bool tls)

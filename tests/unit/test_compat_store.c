@@ -64,7 +64,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* ---- short forms ----------------------------------------------------------------------------- */
+/* ---- short forms ---------------------------------------------------------------------------- */
 
 static yb_compat_key
 key_of(const char *text)
@@ -158,7 +158,7 @@ assert_holds(struct yb_compat_store *in, const char *key, const char *text)
     assert_memory_equal(bytes, text, strlen(text));
 }
 
-/* ---- the basics ------------------------------------------------------------------------------ */
+/* ---- the basics ----------------------------------------------------------------------------- */
 
 static void
 test_compat_store__gives_back_what_was_put(void **state)
@@ -407,7 +407,7 @@ test_compat_store__removes_by_pattern_and_counts(void **state)
     assert_int_equal(exist(store, "pattern-5"), 0);
 }
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------ */
 
 static void
 test_compat_store__refuses_keys_that_cannot_be_alone(void **state)
@@ -477,7 +477,7 @@ test_compat_store__takes_the_configurations_that_the_known_system_takes(void **s
     assert_int_equal(put_replicated(&other, YB_COMPAT_PUT_BUFFERS), 0);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 /* RULES D9 */
 static void
@@ -527,7 +527,7 @@ test_compat_store__gives_memory_that_is_taken_back_once(void **state)
     assert_null(yb_compat_host_alloc(0));
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void
 test_compat_store__answers_before_setup_and_after_close_with_codes(void **state)
