@@ -11,6 +11,7 @@
 #include "transfer/near.h"
 
 #define DRAIN_NS (2 * YB_NS_PER_S)
+#define LOOK_NS  (500 * YB_NS_PER_MS) /* A batch that takes longer has its peer asked. */
 
 struct yb_compat_engine_job {
     struct yb_compat_engine_peer *peer;
@@ -194,6 +195,34 @@ spares_peer(enum yb_status status)
            status == YB_FAULT || status == YB_BUSY || status == YB_NO_MEMORY;
 }
 
+/* The engine below goes on trying until the deadline. Here a peer that is provably not there fails
+ * its calls at once, as callers are used to. */
+static enum yb_status
+await_batch(struct yb_compat_engine *engine, struct yb_compat_engine_job *job,
+            yb_transfer_batch batch)
+{
+    const yb_transfer_peer peer = yb_compat_engine_peer_handle(job->peer);
+    enum yb_status status;
+
+    while ((status = yb_transfer_wait(engine->transfer, batch, LOOK_NS)) == YB_TIMED_OUT) {
+        struct yb_transfer_probe probe;
+        enum yb_status asked = yb_transfer_ask(engine->transfer, peer, engine->probe_ns, &probe);
+
+        if (job->status == YB_OK && asked != YB_OK && asked != YB_TIMED_OUT && asked != YB_AGAIN) {
+            job->status = asked;
+            (void)!yb_transfer_cancel(engine->transfer, batch);
+        }
+    }
+    return status;
+}
+
+/* Whether a process that refused to be connected to can have bytes land in its memory: it is gone. */
+static bool
+may_land(const struct yb_compat_engine_job *job, const struct yb_transfer_batch_status *ended)
+{
+    return ended->status == YB_BUSY || (ended->in_doubt && job->status != YB_REFUSED);
+}
+
 /* Wait for a batch to end and give it back. */
 static void
 end_batch(struct yb_compat_engine *engine, struct yb_compat_engine_job *job, uint32_t index)
@@ -205,9 +234,9 @@ end_batch(struct yb_compat_engine *engine, struct yb_compat_engine_job *job, uin
     if (job->status != YB_OK) {
         (void)!yb_transfer_cancel(engine->transfer, batch);
     }
-    status = yb_transfer_wait(engine->transfer, batch, YB_NEVER);
+    status = await_batch(engine, job, batch);
     status = status == YB_OK ? yb_transfer_poll(engine->transfer, batch, &ended, NULL, 0) : status;
-    if (ended.in_doubt || ended.status == YB_BUSY) {
+    if (may_land(job, &ended)) {
         /* What may still land there, or touch memory here, is waited for as long as is bearable. */
         enum yb_status quiet =
             yb_transfer_drain(engine->transfer, yb_compat_engine_peer_handle(job->peer), DRAIN_NS);

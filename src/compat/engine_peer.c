@@ -115,6 +115,23 @@ has_port(const char *name)
     return yb_endpoint_parse(name, &endpoint, why) == YB_OK && endpoint.has_port;
 }
 
+/* Ask a new peer who it is. By then it is also known which ways lead there, so that the first bytes
+ * take the best of them. One that is slow may still answer in time for what is sent to it. */
+static bool
+answers(struct yb_compat_engine *engine, const struct yb_compat_engine_peer *peer)
+{
+    struct yb_transfer_probe probe;
+    enum yb_status status =
+        yb_transfer_ask(engine->transfer, peer->handle, engine->probe_ns, &probe);
+
+    if (status == YB_OK || status == YB_TIMED_OUT) {
+        return true;
+    }
+    yb_log_warn(engine->log, "engine", "a peer does not answer", yb_log_str("peer", peer->name),
+                yb_log_status("status", status));
+    return false;
+}
+
 static struct yb_compat_engine_peer *
 open_peer(struct yb_compat_engine *engine, const char *name)
 {
@@ -140,6 +157,10 @@ open_peer(struct yb_compat_engine *engine, const char *name)
         yb_log_warn(engine->log, "engine", "a peer cannot be opened", yb_log_str("peer", name),
                     yb_log_str("address", address), yb_log_status("status", status));
         free(peer);
+        return NULL;
+    }
+    if (!answers(engine, peer)) {
+        close_peer(engine, peer);
         return NULL;
     }
     return peer;
