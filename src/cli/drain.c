@@ -10,8 +10,7 @@
 #include "cli/store.h"
 #include "node/wire/node_wire.h"
 
-#define LOOK_NS  (100 * YB_NS_PER_MS)
-#define STUCK_NS (5 * YB_NS_PER_S) /* After so long without progress people are told. */
+#define LOOK_NS (100 * YB_NS_PER_MS)
 
 const struct yb_cli_option yb_cli_drain_options[] = {
     {"undo", NULL, "take the node back: it gets new blocks again"},
@@ -25,7 +24,8 @@ struct draining {
     const char *name;
     uint64_t blocks; /* That are still there. */
     uint64_t first;  /* That were there. */
-    bool told;       /* That it makes no progress. */
+    uint64_t stuck;  /* That fit on no other node. */
+    bool told;       /* Of them. */
 };
 
 static const struct yb_wire_member *
@@ -66,11 +66,16 @@ order(struct draining *draining, bool undo, bool force)
 static enum yb_status
 look(struct draining *draining)
 {
+    enum yb_status status = yb_cli_store_members(&draining->store);
     const struct yb_wire_member *member = find(&draining->store, draining->name);
     struct yb_wire_node_numbers numbers;
-    enum yb_status status = YB_PEER_LOST;
 
+    if (status != YB_OK) {
+        return status;
+    }
+    status = YB_PEER_LOST;
     if (member != NULL) {
+        draining->stuck = member->drain_stuck;
         status =
             yb_cli_store_ask_node(&draining->store, member,
                                   &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_NODE_STAT});
@@ -97,15 +102,12 @@ watch(struct draining *draining)
     const struct yb_clock *clock = yb_clock_system();
     uint64_t now_ns = yb_clock_now(clock);
     uint64_t until_ns = yb_deadline_after(now_ns, draining->store.timeout_ns);
-    uint64_t moved_ns = now_ns;
     struct yb_output_progress progress;
     enum yb_status status = YB_OK;
 
     yb_output_progress_begin(&progress, cli->err, cli->terminal, clock, "moving blocks away",
                              draining->first);
     while (status == YB_OK && draining->blocks > 0) {
-        uint64_t before = draining->blocks;
-
         if (now_ns >= until_ns) {
             status = YB_TIMED_OUT;
             break;
@@ -113,14 +115,13 @@ watch(struct draining *draining)
         yb_cli_client_rest(&draining->store.directory, LOOK_NS);
         status = look(draining);
         now_ns = yb_clock_now(clock);
-        moved_ns = draining->blocks < before ? now_ns : moved_ns;
-        if (!draining->told && now_ns - moved_ns > STUCK_NS) {
+        if (!draining->told && draining->stuck > 0) {
             draining->told = true;
             fprintf(cli->err,
                     "yuebing drain: %" PRIu64
                     " blocks fit on no other node yet; start one more, or "
                     "--force drops them\n",
-                    draining->blocks);
+                    draining->stuck);
         }
         yb_output_progress_update(
             &progress, draining->first > draining->blocks ? draining->first - draining->blocks : 0);
@@ -142,11 +143,12 @@ report(struct draining *draining, enum yb_status status, bool undo)
         memcpy(draining->store.error, text, sizeof(text));
     }
     if (cli->json) {
-        if (yb_output_json(cli->out,
-                           json_pack("{s:s, s:s, s:I, s:I, s:b}", "node", draining->name, "status",
-                                     yb_status_name(status), "blocks", (json_int_t)draining->first,
-                                     "left", (json_int_t)draining->blocks, "drained",
-                                     (int)(!undo && status == YB_OK))) != YB_OK) {
+        if (yb_output_json(cli->out, json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "node",
+                                               draining->name, "status", yb_status_name(status),
+                                               "blocks", (json_int_t)draining->first, "left",
+                                               (json_int_t)draining->blocks, "stuck",
+                                               (json_int_t)draining->stuck, "drained",
+                                               (int)(!undo && status == YB_OK))) != YB_OK) {
             return YB_CLI_EXIT_FAILED;
         }
     } else if (status == YB_OK && undo) {

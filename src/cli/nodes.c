@@ -45,11 +45,17 @@ add_row(struct yb_output_table *table, const struct yb_wire_member *member)
 {
     char name[65], address[65], used[YB_CLI_BYTES_TEXT], capacity[YB_CLI_BYTES_TEXT];
     char of[2 * YB_CLI_BYTES_TEXT + 8], bar[BAR_CELLS + 16], age[YB_CLI_BYTES_TEXT], place[70];
-    const char *cells[] = {name, address, yb_wire_slot_state_name(member->state), bar, of,
-                           age,  place};
+    char state[48];
+    const char *cells[] = {name, address, state, bar, of, age, place};
 
     snprintf(name, sizeof(name), "%.*s", PADDED(member->name));
     snprintf(address, sizeof(address), "%.*s", PADDED(member->address));
+    snprintf(state, sizeof(state), "%s", yb_wire_slot_state_name(member->state));
+    if (member->drained != 0) {
+        snprintf(state, sizeof(state), "drained");
+    } else if (member->drain_stuck > 0) {
+        snprintf(state, sizeof(state), "draining, %" PRIu32 " fit nowhere", member->drain_stuck);
+    }
     snprintf(place, sizeof(place), "%.*s%s%.*s", PADDED(member->rack),
              member->zone[0] == 0 ? "" : "/", PADDED(member->zone));
     bar_text(member->used, member->capacity, bar, sizeof(bar));
@@ -58,6 +64,43 @@ add_row(struct yb_output_table *table, const struct yb_wire_member *member)
     snprintf(of, sizeof(of), "%s of %s", used, capacity);
     yb_cli_span_text(member->age_ms, age);
     return yb_output_table_add(table, cells);
+}
+
+static enum yb_status
+ask_numbers(struct yb_cli_store *store, struct yb_wire_directory_numbers *numbers_out)
+{
+    enum yb_status status = yb_cli_store_ask(
+        store, &(struct yb_cli_question){.type = YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT});
+
+    if (status == YB_OK && yb_wire_directory_numbers_decode(store->reply, store->reply_bytes,
+                                                            numbers_out, NULL) != YB_OK) {
+        snprintf(store->error, sizeof(store->error), "the answer is none to that question");
+        status = YB_PROTOCOL;
+    }
+    return status;
+}
+
+/* What is being copied after a death, or for a drain. */
+static void
+print_repair(FILE *out, const struct yb_wire_directory_numbers *numbers)
+{
+    char rate[YB_CLI_BYTES_TEXT];
+
+    if (numbers->repairs_waiting > 0 || numbers->repair_blocks_rate > 0) {
+        yb_cli_bytes_text(numbers->repair_bytes_rate, rate);
+        fprintf(out,
+                "copies are being made: %" PRIu64 " blocks/s, %s/s; %" PRIu64 " blocks are left\n",
+                numbers->repair_blocks_rate, rate, numbers->repairs_waiting);
+    }
+}
+
+static json_t *
+repair_json(const struct yb_wire_directory_numbers *numbers)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "waiting", (json_int_t)numbers->repairs_waiting,
+                     "blocks_per_s", (json_int_t)numbers->repair_blocks_rate, "bytes_per_s",
+                     (json_int_t)numbers->repair_bytes_rate, "copied_bytes",
+                     (json_int_t)numbers->repaired_bytes);
 }
 
 static enum yb_status
@@ -90,7 +133,7 @@ member_json(const struct yb_wire_member *member)
 
     snprintf(incarnation, sizeof(incarnation), "%016" PRIx64, member->incarnation);
     return json_pack(
-        "{s:s%, s:s%, s:s%, s:s%, s:s, s:i, s:s, s:I, s:I, s:I}", "name",
+        "{s:s%, s:s%, s:s%, s:s%, s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:I}", "name",
         (const char *)member->name, strnlen((const char *)member->name, sizeof(member->name)),
         "address", (const char *)member->address,
         strnlen((const char *)member->address, sizeof(member->address)), "rack",
@@ -99,12 +142,14 @@ member_json(const struct yb_wire_member *member)
         strnlen((const char *)member->zone, sizeof(member->zone)), "state",
         yb_wire_slot_state_name(member->state), "slot", (int)member->slot, "incarnation",
         incarnation, "capacity", (json_int_t)member->capacity, "used", (json_int_t)member->used,
-        "age_ms", (json_int_t)member->age_ms);
+        "age_ms", (json_int_t)member->age_ms, "drained", (int)member->drained, "drain_stuck",
+        (json_int_t)member->drain_stuck);
 }
 
 int
 yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
 {
+    struct yb_wire_directory_numbers numbers;
     struct yb_cli_store store;
     enum yb_status status = yb_cli_store_open(cli, false, &store);
     char id[33];
@@ -115,6 +160,13 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
         return status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED
                                                            : YB_CLI_EXIT_FAILED;
     }
+    status = ask_numbers(&store, &numbers);
+    if (status != YB_OK) {
+        int code = yb_cli_store_fail(&store, status);
+
+        yb_cli_store_close(&store);
+        return code;
+    }
     if (cli->json) {
         json_t *rows = json_array();
 
@@ -123,15 +175,17 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
         }
         yb_id_format(store.cluster.cluster, id);
         status =
-            yb_output_json(cli->out, json_pack("{s:s, s:I, s:I, s:b, s:o}", "cluster", id, "epoch",
-                                               (json_int_t)store.cluster.epoch, "lease_ms",
+            yb_output_json(cli->out, json_pack("{s:s, s:I, s:I, s:b, s:o, s:o}", "cluster", id,
+                                               "epoch", (json_int_t)store.cluster.epoch, "lease_ms",
                                                (json_int_t)store.cluster.lease_ms, "rebuilding",
-                                               (int)store.cluster.rebuilding, "nodes", rows));
+                                               (int)store.cluster.rebuilding, "nodes", rows,
+                                               "repair", repair_json(&numbers)));
     } else if (store.member_count == 0) {
         fprintf(cli->out, "no nodes; `yuebing node --directory %s` starts one\n",
                 cli->config.directory_address);
     } else {
         status = print_nodes(&store);
+        print_repair(cli->out, &numbers);
     }
     yb_cli_store_close(&store);
     return status == YB_OK ? 0 : YB_CLI_EXIT_FAILED;

@@ -264,7 +264,8 @@ member_json(const struct yb_wire_member *member)
                      padded(member->address, sizeof(member->address)), "rack",
                      padded(member->rack, sizeof(member->rack)), "zone",
                      padded(member->zone, sizeof(member->zone)), "state",
-                     yb_wire_slot_state_name(member->state), "slot", (int)member->slot, "capacity",
+                     yb_wire_slot_state_name(member->state), "slot", (int)member->slot,
+                     "drain_stuck", (json_int_t)member->drain_stuck, "capacity",
                      (json_int_t)member->capacity, "used", (json_int_t)member->used, "age_ms",
                      (json_int_t)member->age_ms);
 }

@@ -305,6 +305,8 @@ handle_stat(struct yb_directory *directory, struct yb_request *request)
     numbers.events_next = yb_events_next(directory->events);
     numbers.repairs_waiting = directory->repair_count + directory->copying;
     numbers.repaired_bytes = directory->repaired_bytes;
+    numbers.repair_blocks_rate = directory->repair_rate.blocks;
+    numbers.repair_bytes_rate = directory->repair_rate.bytes;
     numbers.members = yb_members_live(directory->members);
     numbers.rebuilding = directory->rebuilding ? 1 : 0;
     YB_ASSERT(yb_wire_directory_numbers_encode(&numbers, directory->body, YB_DIRECTORY_BODY_BYTES,

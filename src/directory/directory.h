@@ -75,6 +75,12 @@ struct yb_helper_pool;
       "blocks that clients' reuse gates told of having declined")                                   \
     X(REPAIRS_LOST, COUNTER,  COUNT,       "repairs_lost",     NULL, NULL,                          \
       "blocks that had to wait for a later sweep for want of room")                                 \
+    X(REPAIRS_WAITING, GAUGE, COUNT,       "copies_waiting",   NULL, NULL,                          \
+      "blocks that wait for such a copy, or are being copied")                                      \
+    X(REPAIR_RATE, GAUGE,     COUNT,       "copies_per_second", NULL, NULL,                         \
+      "blocks copied in the last second")                                                           \
+    X(REPAIR_BYTES_RATE, GAUGE, BYTES,     "copied_per_second", NULL, NULL,                         \
+      "bytes copied in the last second")                                                            \
     X(RECORDS,     GAUGE,     COUNT,       "records",          NULL, NULL, "blocks in the index")   \
     X(MEMBERS,     GAUGE,     COUNT,       "members",          NULL, NULL, "lives of nodes")        \
     X(REBUILDING,  GAUGE,     COUNT,       "rebuilding",       NULL, NULL,                          \

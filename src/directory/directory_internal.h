@@ -112,6 +112,7 @@ struct yb_directory_port {
     bool drain_walking;
     uint64_t drain_next_ns;
     uint32_t drain_stuck; /* Blocks of this walk that fit nowhere. */
+    uint32_t drain_left;  /* The same, of the last walk that has ended. */
 };
 
 /* ---- answers that wait ----------------------------------------------------------------------- */
@@ -173,6 +174,15 @@ struct yb_directory_poll {
 struct yb_directory_handler {
     uint16_t type;
     void (*handle)(struct yb_directory *directory, struct yb_request *request);
+};
+
+/* How much repair has copied in each second. */
+struct yb_directory_rate {
+    uint64_t since_ns;      /* The second that is being counted began then. */
+    uint64_t blocks_before; /* What had been copied by then. */
+    uint64_t bytes_before;
+    uint64_t blocks; /* Per second, in the one before. */
+    uint64_t bytes;
 };
 
 struct yb_directory {
@@ -238,7 +248,9 @@ struct yb_directory {
     uint64_t hits;
     uint64_t published;
     uint64_t removed;
+    uint64_t repaired;
     uint64_t repaired_bytes;
+    struct yb_directory_rate repair_rate;
 
     struct yb_stats_shard *shard;
     uint32_t stats_first;

@@ -120,6 +120,12 @@ yb_directory_tick(struct yb_directory *directory)
                      counts.records);
         yb_stats_set(directory->shard, directory->stats_first + YB_DIRECTORY_STAT_MEMBERS,
                      yb_members_live(directory->members));
+        yb_stats_set(directory->shard, directory->stats_first + YB_DIRECTORY_STAT_REPAIRS_WAITING,
+                     directory->repair_count + directory->copying);
+        yb_stats_set(directory->shard, directory->stats_first + YB_DIRECTORY_STAT_REPAIR_RATE,
+                     (int64_t)directory->repair_rate.blocks);
+        yb_stats_set(directory->shard, directory->stats_first + YB_DIRECTORY_STAT_REPAIR_BYTES_RATE,
+                     (int64_t)directory->repair_rate.bytes);
         yb_stats_set(directory->shard, directory->stats_first + YB_DIRECTORY_STAT_REBUILDING,
                      directory->rebuilding ? 1 : 0);
     }
@@ -432,6 +438,9 @@ yb_directory_handle_set_state(struct yb_directory *directory, struct yb_request 
         return;
     }
     before = slot->draining;
+    if (!before && directory->ports[slot->slot] != NULL) {
+        directory->ports[slot->slot]->drain_left = 0; /* Nothing was looked at yet. */
+    }
     yb_members_drain(directory->members, slot, body.state == YB_WIRE_SLOT_STATE_DRAINING,
                      body.force != 0);
     if (before != slot->draining) {
@@ -451,19 +460,23 @@ yb_directory_handle_set_state(struct yb_directory *directory, struct yb_request 
 /* ---- members --------------------------------------------------------------------------------- */
 
 static void
-store_member(const struct yb_members_slot *slot, uint64_t now_ns, uint8_t *out)
+store_member(struct yb_directory *directory, const struct yb_members_slot *slot, uint8_t *out)
 {
+    const struct yb_directory_port *port = directory->ports[slot->slot];
+    bool draining = slot->state == YB_WIRE_SLOT_STATE_DRAINING;
     struct yb_wire_member member = {
         .incarnation = slot->incarnation,
         .capacity = slot->facts.capacity,
         .used = slot->used,
         .backlog = slot->backlog,
         .rate = slot->rate,
-        .age_ms = (now_ns - slot->answered_ns) / YB_NS_PER_MS,
+        .age_ms = (yb_directory_now(directory) - slot->answered_ns) / YB_NS_PER_MS,
         .identity = slot->facts.identity,
         .host = slot->facts.host,
         .slot = slot->slot,
         .state = slot->state,
+        .drained = draining && slot->drained ? 1 : 0,
+        .drain_stuck = draining && port != NULL ? port->drain_left : 0,
     };
 
     memcpy(member.name, slot->facts.name, sizeof(member.name));
@@ -491,7 +504,7 @@ yb_directory_handle_members(struct yb_directory *directory, struct yb_request *r
     }
     while ((slot = yb_members_next(directory->members, slot != NULL ? slot->slot : 0)) != NULL) {
         if (slot->state != YB_WIRE_SLOT_STATE_DEAD && answer.members.count < YB_WIRE_MEMBERS_MAX) {
-            store_member(slot, yb_directory_now(directory),
+            store_member(directory, slot,
                          directory->list + (size_t)answer.members.count * YB_WIRE_MEMBER_BYTES);
             answer.members.count++;
         }

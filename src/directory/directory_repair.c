@@ -23,6 +23,7 @@
 #define WALK_RECORDS    4096u
 #define WALK_ENTRIES    64u
 #define COPY_TIMEOUT_NS (60 * YB_NS_PER_S)
+#define RATE_NS         YB_NS_PER_S
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
@@ -212,6 +213,7 @@ count_copies(struct yb_directory_copy *copy)
             yb_wire_copy_answer_at(&answers.answers, i, &answer);
         }
         if (answer.status == (int32_t)YB_OK) {
+            directory->repaired++;
             directory->repaired_bytes += copy->sizes[i];
             yb_directory_count(directory, YB_DIRECTORY_STAT_REPAIRED, 1);
             yb_directory_count(directory, YB_DIRECTORY_STAT_REPAIRED_BYTES, copy->sizes[i]);
@@ -531,6 +533,7 @@ walk_over(struct yb_directory *directory, struct yb_directory_port *port,
     port->drain_walking = false;
     port->drain_cursor = 0;
     port->drain_next_ns = yb_directory_now(directory) + directory->lease_ns / 4;
+    port->drain_left = port->drain_stuck;
     if (port->drain_stuck > 0) {
         yb_log_warn(directory->options.log, "directory",
                     "a node that drains has blocks that fit nowhere else",
@@ -578,11 +581,30 @@ drain_step(struct yb_directory *directory, struct yb_members_slot *slot)
     }
 }
 
+/* Once a second: how much was copied in it. */
+static void
+measure(struct yb_directory *directory)
+{
+    struct yb_directory_rate *rate = &directory->repair_rate;
+    uint64_t now_ns = yb_directory_now(directory);
+    double seconds = (double)(now_ns - rate->since_ns) / (double)YB_NS_PER_S;
+
+    if (now_ns - rate->since_ns >= RATE_NS) {
+        rate->blocks = (uint64_t)((double)(directory->repaired - rate->blocks_before) / seconds);
+        rate->bytes =
+            (uint64_t)((double)(directory->repaired_bytes - rate->bytes_before) / seconds);
+        rate->blocks_before = directory->repaired;
+        rate->bytes_before = directory->repaired_bytes;
+        rate->since_ns = now_ns;
+    }
+}
+
 void
 yb_directory_repair_tick(struct yb_directory *directory)
 {
     struct yb_members_slot *slot = NULL;
 
+    measure(directory);
     if (directory->repair_sweep_ns <= yb_directory_now(directory)) {
         directory->repair_sweep_ns = YB_NEVER;
         yb_index_sweep_request(directory->index);

@@ -197,7 +197,10 @@ yb_conn_check_drained(struct yb_conn *conn)
     }
 }
 
-/* The peer owes its GOAWAY no longer than a frame. */
+/* A peer that runs answers a GOAWAY at once. One that has not by now is stopped, or gone: it may
+ * not hold up for longer whoever has nothing else to do. */
+#define GOAWAY_NS (500 * YB_NS_PER_MS)
+
 static void
 on_drain_timer(struct yb_timer *timer)
 {
@@ -238,7 +241,7 @@ yb_conn_drain(struct yb_conn *conn)
         yb_conn_fail(conn, YB_NO_MEMORY, "no memory to say goodbye");
         return;
     }
-    arm(conn, &conn->drain_timer, conn->net->options.limits.frame_timeout_ns);
+    arm(conn, &conn->drain_timer, GOAWAY_NS);
     yb_conn_check_drained(conn);
 }
 

@@ -186,6 +186,12 @@ yb_net_idle(const struct yb_net *net)
 }
 
 uint32_t
+yb_net_request_count(const struct yb_net *net)
+{
+    return net->requests_live;
+}
+
+uint32_t
 yb_net_conn_count(const struct yb_net *net)
 {
     return net->conn_count;

@@ -131,6 +131,9 @@ void yb_net_drain(struct yb_net *net);
 /* Return whether no connection and no request is left. */
 bool yb_net_idle(const struct yb_net *net);
 
+/* Return how many requests of peers are being served. */
+uint32_t yb_net_request_count(const struct yb_net *net);
+
 /* Return how many connections are alive, in any state. */
 uint32_t yb_net_conn_count(const struct yb_net *net);
 

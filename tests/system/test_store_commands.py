@@ -190,6 +190,26 @@ def _():
         expect("n1" in command(directory, "drain", "n1", "--undo")[0].decode(), "taken back")
 
 
+@case("a drain says at once what fits on no other node, and goes on when there is room")
+def _():
+    with apart(1) as (directory, _nodes):
+        for number in range(7):
+            command(directory, "put", f"k{number}", data=os.urandom(1000))
+        out, err = command(directory, "drain", "n0", "--timeout-ms", "1500", code=1)
+        expect("7 blocks fit on no other node yet" in err and "7 of 7" in err, err)
+        row, = told(directory, "nodes")["nodes"]
+        expect(row["state"] == "draining" and row["drain_stuck"] == 7 and not row["drained"],
+               str(row))
+        expect(b"draining, 7 fit nowhere" in command(directory, "nodes")[0], "for people")
+        with Serve("--directory", directory.address, "--name", "n1", "--memory", MEMORY,
+                   command="node", listen="127.0.0.1:0").begin():
+            found = told(directory, "drain", "n0")
+            expect(found["drained"] and found["stuck"] == 0, str(found))
+            until(lambda: [n["drained"] for n in told(directory, "nodes")["nodes"]]
+                  == [True, False], "it is drained")
+            until(lambda: told(directory, "nodes")["repair"]["copied_bytes"] >= 7000, "copied")
+
+
 @case("blocks with two copies survive a node that is killed; the others are told as lost")
 def _():
     with apart(3) as (directory, nodes):

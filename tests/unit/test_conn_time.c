@@ -178,6 +178,26 @@ test_conn_time__a_silent_peer_is_dropped_after_three_ping_intervals(void **state
     expect_end(&duo, &raw, 44500, 45500);
 }
 
+static void
+test_conn_time__a_peer_that_says_nothing_holds_up_a_drain_for_half_a_second(void **state)
+{
+    struct raw raw;
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    raw_open(&raw, &duo, false);
+    duo_kick(&duo);
+    yb_net_drain(duo.nets[SERVER]);
+    duo_pass_ms(&duo, 450);
+    assert_int_equal(server_conns(&duo), 1); /* Requests of it may be on their way. */
+    duo_pass_ms(&duo, 100);
+    assert_int_equal(server_conns(&duo), 0);
+    raw_close(&raw);
+    duo_fini(&duo);
+}
+
 /* ---- a connection without a peer.h around it ------------------------------------------------ */
 
 struct direct {
@@ -358,6 +378,8 @@ main(void)
         cmocka_unit_test(test_conn_time__slow_progress_is_progress),
         cmocka_unit_test(test_conn_time__a_peer_that_takes_no_bytes_is_dropped),
         cmocka_unit_test(test_conn_time__a_silent_peer_is_dropped_after_three_ping_intervals),
+        cmocka_unit_test(
+            test_conn_time__a_peer_that_says_nothing_holds_up_a_drain_for_half_a_second),
         cmocka_unit_test(test_conn_time__pings_keep_an_idle_connection_for_as_long_as_it_is_wanted),
         cmocka_unit_test(test_conn_time__both_sides_notice_that_the_other_has_vanished),
         cmocka_unit_test(test_conn_time__a_connect_that_nobody_answers_ends),

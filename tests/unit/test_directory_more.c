@@ -95,6 +95,60 @@ test_directory_more__a_death_is_repaired_where_it_is_farthest(void **state)
 }
 
 static void
+test_directory_more__the_rate_of_repair_is_told_while_it_lasts(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    uint64_t blocks = 0;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < 10; i++) {
+        (void)stage_put(&stage->nodes[0], stage_hash(i), 7 + i, 2);
+    }
+    STAGE_AWAIT(stage, stage->nodes[1].order_count >= 10);
+    obey_copies(&stage->nodes[1], 0);
+    for (uint32_t i = 0; i < 200; i++) {
+        const struct yb_directory_rate *rate = &stage->directory->repair_rate;
+
+        stage_pass_ms(stage, 10);
+        blocks = rate->blocks > blocks ? rate->blocks : blocks;
+        bytes = rate->bytes > bytes ? rate->bytes : bytes;
+    }
+    assert_in_range(blocks, 4, 10); /* Seconds are cut where they are. */
+    assert_in_range(bytes, blocks * 4096, blocks * 4096 + 4096);
+    stage_pass_ms(stage, 2500);
+    assert_int_equal(stage->directory->repair_rate.blocks, 0);
+    assert_int_equal(stage->directory->repair_rate.bytes, 0);
+}
+
+static void
+test_directory_more__what_fits_nowhere_is_told_of_a_drain(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct yb_wire_member member;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)stage_put(&stage->nodes[0], stage_hash(i), 7 + i, 1);
+    }
+    assert_true(stage_member(&stage->client, stage->nodes[0].slot, &member));
+    assert_int_equal(member.drain_stuck, 0);
+    set_state(stage, &stage->nodes[0], YB_WIRE_SLOT_STATE_DRAINING, false);
+    stage_pass_ms(stage, STAGE_LEASE_MS);
+    assert_true(stage_member(&stage->client, stage->nodes[0].slot, &member));
+    assert_int_equal(member.drain_stuck, 3);
+    assert_int_equal(member.drained, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(stage_remove(&stage->client, stage_hash(i), false), YB_OK);
+    }
+    stage_pass_ms(stage, STAGE_LEASE_MS);
+    assert_true(stage_member(&stage->client, stage->nodes[0].slot, &member));
+    assert_int_equal(member.drain_stuck, 0);
+    assert_int_equal(member.drained, 1);
+    set_state(stage, &stage->nodes[0], YB_WIRE_SLOT_STATE_SERVING, false);
+    assert_true(stage_member(&stage->client, stage->nodes[0].slot, &member));
+    assert_int_equal(member.drained, 0);
+}
+
+static void
 test_directory_more__a_put_with_fewer_copies_than_wanted_is_repaired_later(void **state)
 {
     struct stage *stage = with_nodes(state, 2);
@@ -553,6 +607,8 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_directory_more__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_death_is_repaired_where_it_is_farthest),
+        TEST(the_rate_of_repair_is_told_while_it_lasts),
+        TEST(what_fits_nowhere_is_told_of_a_drain),
         TEST(a_put_with_fewer_copies_than_wanted_is_repaired_later),
         TEST(a_node_without_room_gets_no_copy),
         TEST(a_drain_copies_then_trims),

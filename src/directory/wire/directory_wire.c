@@ -43,7 +43,7 @@ _Static_assert(28 + 4 == YB_WIRE_SNAPSHOT_BYTES, "no gap in snapshot");
 _Static_assert(0 + 16 == YB_WIRE_EXPLAIN_QUESTION_BYTES, "no gap in explain_question");
 _Static_assert(4 + 4 == YB_WIRE_DECLINES_BYTES, "no gap in declines");
 _Static_assert(56 + 8 == YB_WIRE_EXPLANATION_BYTES, "no gap in explanation");
-_Static_assert(112 + 16 == YB_WIRE_DIRECTORY_NUMBERS_BYTES, "no gap in directory_numbers");
+_Static_assert(120 + 8 == YB_WIRE_DIRECTORY_NUMBERS_BYTES, "no gap in directory_numbers");
 
 const char *
 yb_wire_directory_type_name(uint32_t value)
@@ -336,9 +336,6 @@ tenant_use_list_check(const struct yb_wire_tenant_use_list *list, struct yb_wire
 static bool
 member_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 83, 5)) {
-        return yb_wire_bad(error, "member", "reserved", "reserved bytes must be zero", (uint64_t)bytes[83]);
-    }
     if (!yb_wire_zero(bytes + 344, 40)) {
         return yb_wire_bad(error, "member", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[344]);
     }
@@ -350,6 +347,9 @@ member_check(const struct yb_wire_member *value, struct yb_wire_error *error)
 {
     if (!slot_state_known(value->state)) {
         return yb_wire_bad(error, "member", "state", "not a value of its table", (uint64_t)value->state);
+    }
+    if (value->drained > 1) {
+        return yb_wire_bad(error, "member", "drained", "above its maximum", (uint64_t)value->drained);
     }
     return true;
 }
@@ -3446,15 +3446,6 @@ yb_wire_explanation_decode(const uint8_t *bytes, size_t length, struct yb_wire_e
 }
 
 static bool
-directory_numbers_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 112, 16)) {
-        return yb_wire_bad(error, "directory_numbers", "reserved", "reserved bytes must be zero", (uint64_t)bytes[112]);
-    }
-    return true;
-}
-
-static bool
 directory_numbers_check(const struct yb_wire_directory_numbers *value, struct yb_wire_error *error)
 {
     if (value->rebuilding > 1) {
@@ -3481,6 +3472,8 @@ yb_wire_directory_numbers_load(const uint8_t *bytes, struct yb_wire_directory_nu
     out->repaired_bytes = yb_wire_get_u64(bytes + 96);
     out->members = yb_wire_get_u32(bytes + 104);
     out->rebuilding = yb_wire_get_u32(bytes + 108);
+    out->repair_blocks_rate = yb_wire_get_u64(bytes + 112);
+    out->repair_bytes_rate = yb_wire_get_u64(bytes + 120);
 }
 
 static inline void
@@ -3501,7 +3494,8 @@ yb_wire_directory_numbers_store(const struct yb_wire_directory_numbers *value, u
     yb_wire_put_u64(bytes + 96, value->repaired_bytes);
     yb_wire_put_u32(bytes + 104, value->members);
     yb_wire_put_u32(bytes + 108, value->rebuilding);
-    memset(bytes + 112, 0, 16);
+    yb_wire_put_u64(bytes + 112, value->repair_blocks_rate);
+    yb_wire_put_u64(bytes + 120, value->repair_bytes_rate);
 }
 
 static bool
@@ -3552,7 +3546,7 @@ yb_wire_directory_numbers_decode(const uint8_t *bytes, size_t length, struct yb_
         return YB_PROTOCOL;
     }
     yb_wire_directory_numbers_load(bytes, &value);
-    if (!directory_numbers_check_fixed(bytes, error) || !directory_numbers_check(&value, error) || !directory_numbers_take(bytes, length, &value, error)) {
+    if (!directory_numbers_check(&value, error) || !directory_numbers_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

@@ -271,7 +271,8 @@ enum {
     YB_WIRE_MEMBER_AT_HOST = 64,
     YB_WIRE_MEMBER_AT_SLOT = 80,
     YB_WIRE_MEMBER_AT_STATE = 82,
-    YB_WIRE_MEMBER_AT_RESERVED = 83,
+    YB_WIRE_MEMBER_AT_DRAINED = 83,
+    YB_WIRE_MEMBER_AT_DRAIN_STUCK = 84,
     YB_WIRE_MEMBER_AT_NAME = 88,
     YB_WIRE_MEMBER_AT_ADDRESS = 152,
     YB_WIRE_MEMBER_AT_DATA_ADDRESS = 216,
@@ -291,6 +292,9 @@ struct yb_wire_member {
     struct yb_id host; /* Of the machine: its boot id. */
     uint16_t slot; /* Its number in lookups; not 0. */
     uint8_t state; /* What it may be used for. */
+    uint8_t drained; /* 1: it is draining and holds nothing that is not elsewhere. */
+    /* Draining: blocks that fitted on no other node when they were last looked at. */
+    uint32_t drain_stuck;
     uint8_t name[64]; /* What people call it, padded with zero bytes. */
     uint8_t address[64]; /* Where it serves, padded with zero bytes. */
     uint8_t data_address[64]; /* Where its transfer engine listens; empty: it has none. */
@@ -312,6 +316,8 @@ yb_wire_member_load(const uint8_t *bytes, struct yb_wire_member *out)
     memcpy(out->host.bytes, bytes + 64, 16);
     out->slot = yb_wire_get_u16(bytes + 80);
     out->state = yb_wire_get_u8(bytes + 82);
+    out->drained = yb_wire_get_u8(bytes + 83);
+    out->drain_stuck = yb_wire_get_u32(bytes + 84);
     memcpy(out->name, bytes + 88, 64);
     memcpy(out->address, bytes + 152, 64);
     memcpy(out->data_address, bytes + 216, 64);
@@ -332,7 +338,8 @@ yb_wire_member_store(const struct yb_wire_member *value, uint8_t *bytes)
     memcpy(bytes + 64, value->host.bytes, 16);
     yb_wire_put_u16(bytes + 80, value->slot);
     yb_wire_put_u8(bytes + 82, value->state);
-    memset(bytes + 83, 0, 5);
+    yb_wire_put_u8(bytes + 83, value->drained);
+    yb_wire_put_u32(bytes + 84, value->drain_stuck);
     memcpy(bytes + 88, value->name, 64);
     memcpy(bytes + 152, value->address, 64);
     memcpy(bytes + 216, value->data_address, 64);
@@ -1775,7 +1782,8 @@ enum {
     YB_WIRE_DIRECTORY_NUMBERS_AT_REPAIRED_BYTES = 96,
     YB_WIRE_DIRECTORY_NUMBERS_AT_MEMBERS = 104,
     YB_WIRE_DIRECTORY_NUMBERS_AT_REBUILDING = 108,
-    YB_WIRE_DIRECTORY_NUMBERS_AT_RESERVED = 112,
+    YB_WIRE_DIRECTORY_NUMBERS_AT_REPAIR_BLOCKS_RATE = 112,
+    YB_WIRE_DIRECTORY_NUMBERS_AT_REPAIR_BYTES_RATE = 120,
 };
 
 struct yb_wire_directory_numbers {
@@ -1794,6 +1802,8 @@ struct yb_wire_directory_numbers {
     uint64_t repaired_bytes; /* Copied by repair, ever. */
     uint32_t members; /* Slots that are not dead. */
     uint32_t rebuilding; /* 1: absences are not known yet. */
+    uint64_t repair_blocks_rate; /* Blocks per second that repair copied lately. */
+    uint64_t repair_bytes_rate; /* Bytes per second that repair copied lately. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
