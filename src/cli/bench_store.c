@@ -47,6 +47,7 @@ struct row {
     double p99_us[ROUNDS_MAX];
     double cpu_s_per_gb[ROUNDS_MAX];
     double cpu_us_per_op[ROUNDS_MAX];
+    double node_us_per_op[ROUNDS_MAX];
     double ceiling[ROUNDS_MAX];
 };
 
@@ -57,6 +58,7 @@ struct bench {
     bool tcp;
     bool shm;
     bool device;
+    bool ops[YB_BENCH_STORE_OPS]; /* Which are measured. */
     uint32_t size_count;
     uint64_t sizes[YB_BENCH_LIST_MAX];
     uint32_t batch_count;
@@ -68,6 +70,8 @@ struct bench {
     uint32_t row_count;
     struct row rows[ROWS_MAX];
 };
+
+static const char *const op_names[YB_BENCH_STORE_OPS] = {"put", "get", "exist", "pin"};
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
@@ -89,6 +93,24 @@ read_path(struct bench *bench)
 }
 
 static bool
+read_op(struct bench *bench)
+{
+    const char *text = yb_cli_option(bench->cli, "op");
+    bool all = text == NULL || strcmp(text, "all") == 0;
+    bool found = all;
+
+    for (uint32_t op = 0; op < YB_BENCH_STORE_OPS; op++) {
+        bench->ops[op] = all || strcmp(text, op_names[op]) == 0;
+        found = found || bench->ops[op];
+    }
+    if (!found) {
+        fprintf(bench->cli->err,
+                "yuebing bench store: --op is put, get, exist, pin or all; not `%s`\n", text);
+    }
+    return found;
+}
+
+static bool
 read_plan(struct bench *bench)
 {
     struct yb_cli *cli = bench->cli;
@@ -107,7 +129,7 @@ read_plan(struct bench *bench)
     bench->fragments[0] = 1;
     bench->fragments[1] = 64;
     bench->fragments[2] = 512;
-    if (!read_path(bench) ||
+    if (!read_path(bench) || !read_op(bench) ||
         !yb_bench_list_read(cli, "sizes", BATCH_BYTES, bench->sizes, &bench->size_count) ||
         !yb_bench_list_read(cli, "batch", YB_BENCH_STORE_BATCH_MAX, bench->batches,
                             &bench->batch_count) ||
@@ -202,20 +224,24 @@ add_path(struct bench *bench, bool shared)
     bool ok = true;
 
     for (uint32_t o = 0; ok && o < 2; o++) {
-        for (uint32_t i = 0; ok && i < bench->size_count; i++) {
+        for (uint32_t i = 0; ok && bench->ops[moving[o]] && i < bench->size_count; i++) {
             for (uint32_t k = 0; ok && k < bench->batch_count; k++) {
                 ok = bench->sizes[i] * bench->batches[k] > BATCH_BYTES ||
                      add_row(bench, shared, moving[o], bench->sizes[i], bench->batches[k]) != NULL;
             }
         }
-        ok = ok && add_fragments(bench, shared, moving[o]);
+        ok = ok && (!bench->ops[moving[o]] || add_fragments(bench, shared, moving[o]));
     }
     for (uint32_t k = 0; ok && k < bench->batch_count; k++) {
-        ok =
-            bench->batches[k] * SMALL_BYTES > BATCH_BYTES ||
-            (add_row(bench, shared, YB_BENCH_STORE_EXIST, SMALL_BYTES, bench->batches[k]) != NULL &&
-             (!shared ||
-              add_row(bench, shared, YB_BENCH_STORE_PIN, SMALL_BYTES, bench->batches[k]) != NULL));
+        uint64_t batch = bench->batches[k];
+
+        if (batch * SMALL_BYTES > BATCH_BYTES) {
+            continue;
+        }
+        ok = !bench->ops[YB_BENCH_STORE_EXIST] ||
+             add_row(bench, shared, YB_BENCH_STORE_EXIST, SMALL_BYTES, batch) != NULL;
+        ok = ok && (!bench->ops[YB_BENCH_STORE_PIN] || !shared ||
+                    add_row(bench, shared, YB_BENCH_STORE_PIN, SMALL_BYTES, batch) != NULL);
     }
     return ok;
 }
@@ -285,6 +311,7 @@ measure_row(struct bench *bench, struct row *row, uint64_t round)
     row->p99_us[round] = result.p99_us;
     row->cpu_s_per_gb[round] = result.cpu_s_per_gb;
     row->cpu_us_per_op[round] = result.cpu_us_per_op;
+    row->node_us_per_op[round] = result.node_us_per_op;
     return true;
 }
 
@@ -371,6 +398,7 @@ struct figures {
     double p99_us;
     double cpu_s_per_gb;
     double cpu_us_per_op;
+    double node_us_per_op;
     double ceiling;
 };
 
@@ -392,6 +420,7 @@ figures_of(struct row *row, uint64_t rounds)
     figures.p99_us = yb_bench_median(row->p99_us, rounds);
     figures.cpu_s_per_gb = yb_bench_median(row->cpu_s_per_gb, rounds);
     figures.cpu_us_per_op = yb_bench_median(row->cpu_us_per_op, rounds);
+    figures.node_us_per_op = yb_bench_median(row->node_us_per_op, rounds);
     figures.ceiling = yb_bench_median(row->ceiling, rounds);
     return figures;
 }
@@ -399,9 +428,7 @@ figures_of(struct row *row, uint64_t rounds)
 static const char *
 op_of(const struct row *row)
 {
-    static const char *const names[] = {"put", "get", "exist", "pin"};
-
-    return names[row->flow.op];
+    return op_names[row->flow.op];
 }
 
 static const char *
@@ -422,12 +449,12 @@ row_json(const struct bench *bench, struct row *row)
 {
     struct figures figures = figures_of(row, bench->rounds);
     json_t *item =
-        json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "path",
+        json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "path",
                   path_of(row), "op", op_of(row), "size", (json_int_t)row->flow.size, "fragments",
                   (int)row->flow.fragments, "streams", 1, "batch", (int)row->flow.batch, "gbps",
                   figures.gbps, "ops_per_s", figures.ops_per_s, "ratio", figures.ratio, "p50_us",
                   figures.p50_us, "p99_us", figures.p99_us, "cpu_s_per_gb", figures.cpu_s_per_gb,
-                  "cpu_us_per_op", figures.cpu_us_per_op);
+                  "cpu_us_per_op", figures.cpu_us_per_op, "node_us_per_op", figures.node_us_per_op);
 
     (void)json_object_set_new(item,
                               row->against == AGAINST_PING_BUSY ? "ceiling_us" : "ceiling_gbps",
@@ -470,21 +497,11 @@ add_cells(struct yb_output_table *table, const struct bench *bench, struct row *
     struct figures figures = figures_of(row, bench->rounds);
     bool held = row->against != AGAINST_NOTHING;
     bool latency = row->against == AGAINST_PING_BUSY;
-    char cells[10][CELL_BYTES];
-    const char *list[14] = {path_of(row),
-                            op_of(row),
-                            cells[0],
-                            cells[1],
-                            cells[2],
-                            cells[3],
-                            cells[4],
-                            cells[5],
-                            cells[6],
-                            cells[7],
-                            cells[8],
-                            cells[9],
-                            integrity_of(bench),
-                            row->note};
+    char cells[11][CELL_BYTES];
+    const char *list[15] = {
+        path_of(row), op_of(row), cells[0], cells[1], cells[2], cells[3],  cells[4],
+        cells[5],     cells[6],   cells[7], cells[8], cells[9], cells[10], integrity_of(bench),
+        row->note};
 
     (void)snprintf(cells[0], sizeof(cells[0]), "%llu", (unsigned long long)row->flow.size);
     (void)snprintf(cells[1], sizeof(cells[1]), "%u", row->flow.fragments);
@@ -496,17 +513,19 @@ add_cells(struct yb_output_table *table, const struct bench *bench, struct row *
     show(cells[7], true, 1, figures.p50_us, "");
     show(cells[8], true, 1, figures.p99_us, "");
     show(cells[9], true, 2, figures.cpu_us_per_op, "");
+    show(cells[10], true, 2, figures.node_us_per_op, "");
     return yb_output_table_add(table, list) == YB_OK;
 }
 
 static int
 print_table(struct bench *bench)
 {
-    static const char *const columns[] = {
-        "path",    "op",    "size",   "fragments", "batch",     "GB/s",      "ops/s",
-        "ceiling", "ratio", "p50 us", "p99 us",    "cpu us/op", "integrity", "held against"};
+    static const char *const columns[] = {"path",       "op",        "size",        "fragments",
+                                          "batch",      "GB/s",      "ops/s",       "ceiling",
+                                          "ratio",      "p50 us",    "p99 us",      "cpu us/op",
+                                          "node us/op", "integrity", "held against"};
     struct yb_output_table *table = NULL;
-    bool ok = yb_output_table_create(columns, 14, &table) == YB_OK;
+    bool ok = yb_output_table_create(columns, 15, &table) == YB_OK;
 
     for (uint32_t i = 0; ok && i < bench->row_count; i++) {
         ok = add_cells(table, bench, &bench->rows[i]);
@@ -517,7 +536,8 @@ print_table(struct bench *bench)
             bench->cli->out,
             "medians of %llu interleaved rounds; one batch after the other, by one thread that "
             "waits; every run checked the bytes of its last batch; ratio: ours / ceiling of the "
-            "same round, smaller is better for latencies\n",
+            "same round, smaller is better for latencies; cpu: of both processes, node: of the "
+            "store's, the directory's thread included: a core of it serves 1 / that\n",
             (unsigned long long)bench->rounds);
     }
     yb_output_table_destroy(&table);

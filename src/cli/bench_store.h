@@ -36,6 +36,7 @@ enum yb_bench_store_op {
     YB_BENCH_STORE_EXIST,
     YB_BENCH_STORE_PIN,
 };
+#define YB_BENCH_STORE_OPS 4u
 
 struct yb_bench_store_flow {
     enum yb_bench_store_op op;
@@ -52,7 +53,8 @@ struct yb_bench_store_result {
     double p99_us;
     double cpu_s_per_gb; /* Both processes. */
     double cpu_us_per_op;
-    bool local; /* Through shared memory. */
+    double node_us_per_op; /* Of those the store's process. */
+    bool local;            /* Through shared memory. */
 };
 
 struct yb_bench_store {

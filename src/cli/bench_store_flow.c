@@ -531,6 +531,7 @@ yb_bench_store_run(struct yb_bench_store *store, const struct yb_bench_store_flo
     struct round round;
     uint64_t batches = 0;
     uint64_t began_ns;
+    double node_ns;
     double cpu_ns;
     double span;
     double bytes;
@@ -542,11 +543,13 @@ yb_bench_store_run(struct yb_bench_store *store, const struct yb_bench_store_flo
         return false;
     }
     yb_client_counters(store->client, &before);
-    cpu_ns = yb_bench_process_cpu_ns(store->pid) + (double)yb_bench_cpu_ns();
+    node_ns = yb_bench_process_cpu_ns(store->pid);
+    cpu_ns = (double)yb_bench_cpu_ns();
     began_ns = now_ns();
     ok = run_batches(&round, times, &batches);
     span = (double)(now_ns() - began_ns);
-    cpu_ns = yb_bench_process_cpu_ns(store->pid) + (double)yb_bench_cpu_ns() - cpu_ns;
+    node_ns = yb_bench_process_cpu_ns(store->pid) - node_ns;
+    cpu_ns = node_ns + (double)yb_bench_cpu_ns() - cpu_ns;
     yb_client_counters(store->client, &after);
     bytes = flow->op <= YB_BENCH_STORE_GET
                 ? (double)batches * (double)flow->batch * (double)flow->size
@@ -558,6 +561,7 @@ yb_bench_store_run(struct yb_bench_store *store, const struct yb_bench_store_flo
         .p99_us = (double)yb_histogram_quantile(times, 0.99) / 1e3,
         .cpu_s_per_gb = bytes > 0 ? cpu_ns / bytes : 0,
         .cpu_us_per_op = batches > 0 ? cpu_ns / 1e3 / ((double)batches * flow->batch) : 0,
+        .node_us_per_op = batches > 0 ? node_ns / 1e3 / ((double)batches * flow->batch) : 0,
         .local = after.local_bytes - before.local_bytes > 0 || flow->op == YB_BENCH_STORE_PIN,
     };
     ok = ok && prove_last(&round);
