@@ -286,6 +286,15 @@ ask_trouble(void *context)
                    yb_client_core_trouble(order->client->core));
 }
 
+static bool
+is_calm(void *owner)
+{
+    struct yb_client *client = owner;
+
+    return client->core != NULL && yb_client_core_calm(client->core) &&
+           yb_client_admin_idle(client);
+}
+
 static enum yb_status
 start_worker(struct yb_client *client)
 {
@@ -298,6 +307,8 @@ start_worker(struct yb_client *client)
                 .stream = {.congestion = "cubic", .unsent_bytes_max = 256 * 1024},
                 .random = yb_net_random_system,
             },
+        .calm = is_calm,
+        .calm_owner = client,
     };
     struct order order = {.client = client};
     enum yb_status status;
@@ -378,6 +389,7 @@ yb_client_open(const struct yb_client_options *given, uint64_t timeout_ns,
     }
     client->magic = YB_CLIENT_MAGIC;
     client->joined = YB_IN_PROGRESS;
+    client->told_tail = &client->told;
     yb_lock_init(&client->lock, YB_LOCK_CLIENT);
     yb_lock_cond_init(&client->changed);
     make_guard(client);

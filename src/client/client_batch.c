@@ -56,9 +56,9 @@ find_locked(struct yb_client *client, yb_client_handle handle)
     return record;
 }
 
-/* On the worker: a batch, or one that was refused, is over. */
+/* A batch, or one that was refused, is over: say so. */
 static void
-end_record(struct yb_client_record *record)
+tell(struct yb_client_record *record)
 {
     struct yb_client *client = record->client;
     yb_client_handle handle = handle_of(record);
@@ -74,11 +74,42 @@ end_record(struct yb_client_record *record)
         (void)!write(event_fd, &one, sizeof(one));
     }
     (void)pthread_cond_broadcast(&record->changed);
+    if (done != NULL) {
+        atomic_fetch_sub(&client->callbacks, 1);
+    }
     yb_lock_release(&client->lock);
     /* From here on the record may be given back by anybody. */
     if (done != NULL) {
         done(owner, handle);
     }
+}
+
+static void
+run_tell(struct yb_mail *mail)
+{
+    tell((struct yb_client_record *)((uint8_t *)mail - offsetof(struct yb_client_record, start)));
+}
+
+/* On the worker, or on the thread of a caller who has its loop: that is not to run what others
+ * want to be called back by, for their locks may be held there. */
+static void
+end_record(struct yb_client_record *record)
+{
+    struct yb_client *client = record->client;
+
+    if (yb_client_inside(client)) {
+        yb_worker_calmed(client->worker);
+        tell(record);
+        return;
+    }
+    if (record->done == NULL) {
+        tell(record);
+    } else {
+        record->told_next = NULL;
+        *client->told_tail = record;
+        client->told_tail = &record->told_next;
+    }
+    yb_loop_cut(yb_worker_loop(client->worker)); /* The caller may have waited for just this. */
 }
 
 static void
@@ -225,6 +256,9 @@ begin(struct yb_client *client, const struct yb_client_batch *batch, const struc
         yb_mail_init(&record->start, run_start);
         yb_mail_init(&record->cancel, run_cancel);
         atomic_store(&record->state, YB_CLIENT_RECORD_RUNNING);
+        if (record->done != NULL) {
+            atomic_fetch_add(&client->callbacks, 1);
+        }
         *record_out = record;
         *handle_out = handle_of(record);
         /* Never refused: the records bound the number of these mails. Under the lock, so that a
@@ -285,6 +319,40 @@ await(struct yb_client *client, struct yb_client_record *record)
                           memory_order_relaxed);
 }
 
+/* Take the worker's loop, if a batch can be waited for by turning it. */
+static bool
+take_loop(struct yb_client *client)
+{
+    return atomic_load(&client->callbacks) == 0 && yb_worker_take(client->worker);
+}
+
+/* Give the loop back. What is to be told to others is told by the worker's own thread. */
+static void
+give_loop(struct yb_client *client)
+{
+    bool busy =
+        client->told != NULL || !yb_client_core_calm(client->core) || !yb_client_admin_idle(client);
+
+    while (client->told != NULL) {
+        struct yb_client_record *record = client->told;
+
+        client->told = record->told_next;
+        yb_mail_init(&record->start, run_tell);
+        yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(client->worker)), &record->start);
+    }
+    client->told_tail = &client->told;
+    yb_worker_give(client->worker, busy);
+}
+
+/* Turn the loop until a batch has ended, or others need the worker's own thread. */
+static void
+drive(struct yb_client *client, const struct yb_client_record *record)
+{
+    while (!has_ended(record) && atomic_load(&client->callbacks) == 0) {
+        yb_loop_turn(yb_worker_loop(client->worker), YB_NEVER);
+    }
+}
+
 enum yb_status
 yb_client_run_batch(struct yb_client *client, struct yb_client_batch *batch)
 {
@@ -292,15 +360,25 @@ yb_client_run_batch(struct yb_client *client, struct yb_client_batch *batch)
     struct yb_client_record *record;
     yb_client_handle handle;
     enum yb_status status;
+    bool taken;
 
     if (yb_client_inside(client)) {
         return YB_INVALID; /* It would wait for itself. */
     }
+    taken = take_loop(client);
     status = begin(client, batch, &ending, &record, &handle);
+    if (taken) {
+        if (status == YB_OK) {
+            drive(client, record);
+        }
+        give_loop(client);
+    }
     if (status != YB_OK) {
         return status;
     }
-    await(client, record);
+    if (!has_ended(record)) {
+        await(client, record);
+    }
     yb_lock_acquire(&client->lock);
     status = record->refused;
     batch->status = record->batch.status;

@@ -14,6 +14,10 @@
  *
  *     FREE --begin--> RUNNING --worker--> ENDED --finish--> FREE, one generation later
  *
+ * Who turns the worker's loop. A caller that waits for its batch takes the loop over if it is free
+ * (net/worker.h), and is then the worker. It runs no callback of others: those wait until the
+ * worker's own thread has the loop again, which it gets as long as batches with callbacks run.
+ *
  * Locks: one per client, rank CLIENT: records, users, closing. The core is the worker's and needs
  * none. No callback runs under the lock.
  *
@@ -58,6 +62,7 @@ struct yb_client_record {
     bool cancel_out; /* Under the lock: the mail is on its way ... */
     bool finished;   /* ... and the record is given back when it has come. */
     pthread_cond_t changed;
+    struct yb_client_record *told_next;
     void (*done)(void *owner, yb_client_handle handle); /* NULL: somebody waits. */
     void *owner;
     int event_fd;
@@ -84,6 +89,9 @@ struct yb_client {
     struct yb_worker *worker;
     pthread_t thread; /* The worker's. */
     struct yb_client_core *core;
+    struct yb_client_record *told; /* Whoever has the loop: ended, to be told on the worker ... */
+    struct yb_client_record **told_tail; /* ... in this order. */
+    _Atomic(uint32_t) callbacks;   /* Batches that run and end with one; written under the lock. */
     struct yb_client_admin *admin; /* The worker's; NULL: no such order was given yet. */
     _Atomic(uint32_t) spin_score;  /* Of waiting callers: yb_loop_spin_next(). A hint. */
 

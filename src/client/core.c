@@ -597,6 +597,12 @@ yb_client_core_stop(struct yb_client_core *core)
 }
 
 bool
+yb_client_core_calm(const struct yb_client_core *core)
+{
+    return core->works == NULL && core->looks == 0 && core->jobs == 0;
+}
+
+bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&

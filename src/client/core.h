@@ -126,6 +126,9 @@ YB_CHECKED enum yb_status yb_client_core_create(const struct yb_client_core_opti
                                                 struct yb_net *net,
                                                 struct yb_client_core **core_out);
 
+/* Whether nobody waits for anything that is under way. */
+bool yb_client_core_calm(const struct yb_client_core *core);
+
 /* End every batch (CANCELLED or IN_DOUBT); later yb_client_core_idle() is true. */
 void yb_client_core_stop(struct yb_client_core *core);
 

@@ -18,11 +18,14 @@ struct yb_loop {
     uint32_t magic;
     bool owns_io;
     bool now_known;
+    bool cut;           /* This turn asks the kernel nothing. */
     _Atomic(bool) stop; /* Set by any thread; read by the owner each turn. */
     uint32_t spin_score;
     uint64_t spin_ns; /* Immutable. */
     uint64_t now_ns;
     const struct yb_clock *clock;
+    void (*woken)(void *owner); /* Immutable. */
+    void *woken_owner;          /* Immutable. */
     struct yb_io *io;
     struct yb_task *tasks_head;
     struct yb_task **tasks_tail;
@@ -38,6 +41,9 @@ wake_loop(void *context)
     struct yb_loop *loop = context;
 
     yb_io_wake(loop->io);
+    if (loop->woken != NULL) {
+        loop->woken(loop->woken_owner);
+    }
 }
 
 enum yb_status
@@ -51,6 +57,8 @@ yb_loop_create(const struct yb_loop_options *options, struct yb_loop **loop_out)
         return YB_NO_MEMORY;
     }
     loop->clock = options->clock;
+    loop->woken = options->woken;
+    loop->woken_owner = options->woken_owner;
     loop->io = options->io;
     if (loop->io == NULL) {
         enum yb_status status = yb_io_create(options->backend, options->clock, &loop->io);
@@ -304,12 +312,34 @@ yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns)
     if (fired > 0 || mails > 0 || loop->tasks_head != NULL || atomic_load(&loop->stop)) {
         wait_max_ns = 0;
     }
-    if (wait_max_ns == 0) {
+    if (loop->cut) {
+        loop->cut = false;
+    } else if (wait_max_ns == 0) {
         (void)poll_io(loop, 0);
     } else {
         wait_for_work(loop, wait_max_ns);
     }
     sleep_between_turns(loop);
+}
+
+void
+yb_loop_cut(struct yb_loop *loop)
+{
+    YB_ASSERT_OBJ(loop, LOOP_MAGIC);
+    loop->cut = true;
+}
+
+bool
+yb_loop_rest(struct yb_loop *loop)
+{
+    YB_ASSERT_OBJ(loop, LOOP_MAGIC);
+    return loop->tasks_head == NULL && yb_mailbox_sleep_prepare(&loop->mailbox);
+}
+
+void
+yb_loop_resume(struct yb_loop *loop)
+{
+    yb_mailbox_sleep_finish(&loop->mailbox);
 }
 
 void

@@ -49,6 +49,8 @@ struct yb_loop_options {
     const struct yb_clock *clock; /* borrowed for the loop's life */
     uint32_t spin_us;             /* Longest spin before a sleep; 0: never. */
     uint32_t mailbox_capacity;    /* Requests that may wait; 0: 1024. */
+    void (*woken)(void *owner);   /* Any thread: mail came while the loop slept; NULL: none. */
+    void *woken_owner;
 };
 
 /* What the loop did, for metrics and tests. */
@@ -70,6 +72,16 @@ void yb_loop_destroy(struct yb_loop **loop);
 /* Run one turn; wait at most `wait_max_ns` for something to happen. It does not wait after a timer
  * or a mail has run: what they did may be what the caller turns the loop for. */
 void yb_loop_turn(struct yb_loop *loop, uint64_t wait_max_ns);
+
+/* What this turn was for has happened: it ends without asking the kernel. */
+void yb_loop_cut(struct yb_loop *loop);
+
+/* No turn is run for a while: the first mail that comes meanwhile calls `woken`. False: there is
+ * work already. The next turn may be another thread's, to which the caller hands the loop over. */
+YB_CHECKED bool yb_loop_rest(struct yb_loop *loop);
+
+/* The rest is over: mail wakes nobody, as during a turn. */
+void yb_loop_resume(struct yb_loop *loop);
 
 /* Run turns until yb_loop_stop(). */
 void yb_loop_run(struct yb_loop *loop);

@@ -341,6 +341,83 @@ test_client__serves_many_threads_at_a_time(void **state)
     yb_client_close(&client);
 }
 
+/* Callers that wait, by whose threads nobody else may be called back. */
+struct waiter_of_test {
+    pthread_t thread;
+    struct yb_client *client;
+    _Atomic(bool) *stop;
+};
+
+static _Thread_local bool waits;
+
+static void *
+wait_again_and_again(void *arg)
+{
+    struct waiter_of_test *waiter = arg;
+
+    waits = true;
+    while (!atomic_load(waiter->stop)) {
+        assert_int_equal(get_one(waiter->client, "called", 1, 100), YB_OK);
+    }
+    return NULL;
+}
+
+struct called {
+    _Atomic(uint32_t) times;
+    _Atomic(uint32_t) by_waiters;
+};
+
+static void
+on_called(void *owner, yb_client_handle handle)
+{
+    struct called *called = owner;
+
+    (void)handle;
+    atomic_fetch_add(&called->by_waiters, waits);
+    atomic_fetch_add(&called->times, 1);
+}
+
+static void
+test_client__calls_back_on_no_thread_that_waits_for_something_else(void **state)
+{
+    struct yb_client *client = ground_client(ground, NULL);
+    struct block block = make_block("called", 1, 100, false);
+    struct called called = {.times = 0};
+    _Atomic(bool) stop = false;
+    struct waiter_of_test waiters[2];
+
+    assert_int_equal(put_one(client, "called", 1, 100, NULL), YB_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        waiters[i] = (struct waiter_of_test){.client = client, .stop = &stop};
+        assert_int_equal(
+            pthread_create(&waiters[i].thread, NULL, wait_again_and_again, &waiters[i]), 0);
+    }
+    for (uint32_t i = 0; i < 300; i++) {
+        struct yb_client_item item = item_of(&block);
+        enum yb_client_op op = i % 3 == 0 ? YB_CLIENT_OP_EXIST : YB_CLIENT_OP_GET;
+        yb_client_handle handle;
+
+        assert_int_equal(
+            yb_client_submit(client, op, &item, 1, NULL, on_called, &called, 0, &handle), YB_OK);
+        if (i % 2 == 0) {
+            yb_client_cancel(client, handle);
+        }
+        assert_int_equal(yb_client_wait(client, handle, UINT64_MAX), YB_OK);
+        while (atomic_load(&called.times) <= i) {
+            (void)sched_yield();
+        }
+        assert_int_equal(yb_client_finish(client, handle), YB_OK);
+    }
+    atomic_store(&stop, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(waiters[i].thread, NULL), 0);
+    }
+    assert_int_equal(atomic_load(&called.times), 300);
+    assert_int_equal(atomic_load(&called.by_waiters), 0);
+    free(block.bytes);
+    yb_client_close(&client);
+}
+
 /* Whether every call says INVALID; on the child's side, where assertions are of no use. */
 static bool
 all_refused(struct yb_client *client, struct yb_client_item *item)
@@ -863,6 +940,7 @@ main(void)
         WITH_GROUND(hears_from_a_node_that_a_block_it_read_is_gone),
         WITH_GROUND(reads_the_other_replica_when_a_node_is_gone),
         WITH_GROUND(serves_many_threads_at_a_time),
+        WITH_GROUND(calls_back_on_no_thread_that_waits_for_something_else),
         WITH_GROUND(refuses_a_forked_child_and_goes_on_in_the_parent),
         WITH_GROUND(ends_a_get_at_its_deadline_and_lets_the_memory_alone),
         WITH_GROUND(close_ends_what_other_threads_wait_for),
