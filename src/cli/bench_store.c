@@ -232,8 +232,9 @@ add_path(struct bench *bench, bool shared)
         }
         ok = ok && (!bench->ops[moving[o]] || add_fragments(bench, shared, moving[o]));
     }
-    for (uint32_t k = 0; ok && k < bench->batch_count; k++) {
-        uint64_t batch = bench->batches[k];
+    for (uint32_t k = 0; ok && k <= bench->batch_count; k++) {
+        /* Beside what was asked for, what they come to when no round trip is waited for. */
+        uint64_t batch = k < bench->batch_count ? bench->batches[k] : YB_BENCH_STORE_BATCH_MAX;
 
         if (batch * SMALL_BYTES > BATCH_BYTES) {
             continue;

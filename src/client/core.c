@@ -13,6 +13,7 @@
 
 #define REST_NS     (3 * YB_NS_PER_MS)
 #define IOS_DEFAULT 64u
+#define HASH_STEP   64u /* Keys that are hashed before the first of them is looked for. */
 
 static void work_finish(struct yb_core_work *work);
 
@@ -212,20 +213,36 @@ yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call))
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
+/* Hash the keys of some items, and let the hints of those that are read come near. */
+static void
+hash_keys(struct yb_core_work *work, uint32_t first, uint32_t end)
+{
+    struct yb_client_core *core = work->core;
+    const struct yb_client_item *items = work->batch->items;
+    struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
+    bool reads = work->batch->kind == YB_CLIENT_GET || work->batch->kind == YB_CLIENT_PIN;
+
+    for (uint32_t i = first; i < end; i++) {
+        struct yb_hash_bytes key = {items[i].key, items[i].key_bytes};
+
+        work->items[i].hash = yb_hash_key(core->seed, tenant, key);
+        if (reads) {
+            yb_hints_prefetch(core->hints, work->items[i].hash);
+        }
+    }
+}
+
 /* Hash the keys and put every item into its first list. */
 static void
 work_join(struct yb_core_work *work)
 {
-    struct yb_client_core *core = work->core;
     struct yb_client_batch *batch = work->batch;
-    struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
 
     work->joined = true;
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct yb_core_item *item = &work->items[i];
-        struct yb_hash_bytes key = {batch->items[i].key, batch->items[i].key_bytes};
-
-        item->hash = yb_hash_key(core->seed, tenant, key);
+        if (batch->kind != YB_CLIENT_RELEASE && i % HASH_STEP == 0) {
+            hash_keys(work, i, batch->count - i < HASH_STEP ? batch->count : i + HASH_STEP);
+        }
         switch (batch->kind) {
         case YB_CLIENT_PUT: break; /* By yb_core_put_begin(). */
         case YB_CLIENT_GET:

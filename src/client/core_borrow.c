@@ -4,9 +4,10 @@
  *
  * PIN with `borrow` --> where --> the pool, mapped here --> data ... --> RELEASE --> OK, STALE
  *
- * A loan is a record of this process: which mapping is kept, and which pin of which node it is. The
- * handle of an item has the record's generation inside. A release unmaps first, so that nothing is
- * read from memory that may be somebody else's; one that does not reach the node is said again.
+ * A loan is a record of this process: in which mapping it lies, and which pin of which node it is.
+ * The handle of an item has the record's generation inside. The loans of one node's pool share its
+ * mapping, which the last of them lets go before its release is said, so that nothing is read from
+ * memory that may be somebody else's. A release that does not reach the node is said again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,19 @@
 #define LOANS_MAX  65536u
 #define LOANS_STEP 256u
 
-struct loan {
-    struct yb_transfer_borrowed memory; /* No session: free. */
+/* A node's pool, mapped, for all that is lent of it. */
+struct yb_core_borrowed {
+    struct yb_transfer_borrowed memory;
     uint64_t incarnation;
+    uint32_t loans;
+    uint16_t slot;
+};
+
+struct loan {
+    struct yb_core_borrowed *from; /* NULL: free. */
     uint64_t pin;
     uint32_t generation;
     uint32_t next_free; /* Index + 1. */
-    uint16_t slot;
 };
 
 struct yb_core_loans {
@@ -66,11 +73,31 @@ loan_take(struct yb_client_core *core)
     return loan;
 }
 
-/* Unmap, and forget. */
+/* One loan less of a pool; the last one unmaps it. */
 static void
-loan_end(struct yb_core_loans *table, struct loan *loan)
+let_go(struct yb_client_core *core, struct yb_core_borrowed *from)
 {
-    yb_transfer_give_back(&loan->memory);
+    struct yb_core_member *member;
+
+    if (--from->loans > 0) {
+        return;
+    }
+    member = yb_core_member(core, from->slot);
+    if (member != NULL && member->borrowed == from) {
+        member->borrowed = NULL;
+    }
+    yb_transfer_give_back(&from->memory);
+    free(from);
+}
+
+/* Forget a loan. */
+static void
+loan_end(struct yb_client_core *core, struct loan *loan)
+{
+    struct yb_core_loans *table = core->loans;
+
+    let_go(core, loan->from);
+    loan->from = NULL;
     loan->generation++;
     loan->next_free = table->free;
     table->free = (uint32_t)(loan - table->loans) + 1;
@@ -86,7 +113,39 @@ loan_of(struct yb_core_loans *table, uint64_t handle)
         return NULL;
     }
     loan = &table->loans[index];
-    return loan->memory.session != NULL && loan->generation == handle >> 32 ? loan : NULL;
+    return loan->from != NULL && loan->generation == handle >> 32 ? loan : NULL;
+}
+
+/* Take the mapping of a region of a member's, for one loan more. */
+static enum yb_status
+map(struct yb_client_core *core, struct yb_core_member *member, uint64_t region,
+    struct yb_core_borrowed **from_out)
+{
+    struct yb_core_borrowed *from = member->borrowed;
+    struct yb_transfer_borrowed memory;
+    enum yb_status status;
+
+    if (from == NULL || from->memory.region != region ||
+        from->incarnation != member->wire.incarnation) {
+        status = yb_transfer_borrow(core->options.engine, member->near, region, &memory);
+        if (status != YB_OK) {
+            return status;
+        }
+        from = malloc(sizeof(*from));
+        if (from == NULL) {
+            yb_transfer_give_back(&memory);
+            return YB_LEASED;
+        }
+        *from = (struct yb_core_borrowed){
+            .memory = memory,
+            .incarnation = member->wire.incarnation,
+            .slot = member->wire.slot,
+        };
+        member->borrowed = from;
+    }
+    from->loans++;
+    *from_out = from;
+    return YB_OK;
 }
 
 /* Keep what a node has lent. */
@@ -95,32 +154,30 @@ keep(struct yb_core_io *io, struct yb_client_item *out, const struct yb_wire_pin
 {
     struct yb_client_core *core = io->core;
     struct yb_core_member *member = yb_core_member(core, io->slot);
-    struct yb_transfer_borrowed memory;
+    struct yb_core_borrowed *from;
     struct loan *loan;
     enum yb_status status;
 
     if (member == NULL || member->wire.incarnation != io->incarnation || member->near == 0) {
         return YB_PEER_LOST;
     }
-    status = yb_transfer_borrow(core->options.engine, member->near, answer->region, &memory);
+    status = map(core, member, answer->region, &from);
     if (status != YB_OK) {
         return status;
     }
-    loan = loan_take(core);
-    if (loan == NULL || answer->offset > memory.length ||
-        answer->size > memory.length - answer->offset) {
-        yb_transfer_give_back(&memory);
-        if (loan != NULL) {
-            loan->next_free = core->loans->free;
-            core->loans->free = (uint32_t)(loan - core->loans->loans) + 1;
-        }
-        return loan == NULL ? YB_LEASED : YB_PROTOCOL;
+    if (answer->offset > from->memory.length ||
+        answer->size > from->memory.length - answer->offset) {
+        let_go(core, from);
+        return YB_PROTOCOL;
     }
-    loan->memory = memory;
-    loan->incarnation = io->incarnation;
+    loan = loan_take(core);
+    if (loan == NULL) {
+        let_go(core, from);
+        return YB_LEASED;
+    }
+    loan->from = from;
     loan->pin = answer->pin;
-    loan->slot = io->slot;
-    out->data = memory.bytes + answer->offset;
+    out->data = from->memory.bytes + answer->offset;
     out->pin = (uint64_t)loan->generation << 32 | (uint64_t)(loan - core->loans->loans + 1);
     return YB_OK;
 }
@@ -220,9 +277,9 @@ release_item(struct yb_core_work *work, uint32_t index)
         yb_core_end(work, index, YB_CLOSED); /* It was given back before, or never lent. */
         return true;
     }
-    member = yb_core_member(core, loan->slot);
-    if (member == NULL || member->wire.incarnation != loan->incarnation) {
-        loan_end(core->loans, loan);
+    member = yb_core_member(core, loan->from->slot);
+    if (member == NULL || member->wire.incarnation != loan->from->incarnation) {
+        loan_end(core, loan);
         yb_core_end(work, index, YB_STALE); /* The node's life is over, and so is the block's. */
         return true;
     }
@@ -233,7 +290,7 @@ release_item(struct yb_core_work *work, uint32_t index)
         release_send(full);
     }
     if (member->open == NULL) {
-        member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_RELEASE, loan->slot);
+        member->open = yb_core_io_take(work, YB_WIRE_NODE_TYPE_RELEASE, member->wire.slot);
     }
     if (member->open == NULL) {
         return false;
@@ -242,7 +299,7 @@ release_item(struct yb_core_work *work, uint32_t index)
                         (size_t)member->open->count * YB_WIRE_PIN_ID_BYTES,
                     loan->pin);
     member->open->items[member->open->count++] = index;
-    loan_end(core->loans, loan);
+    loan_end(core, loan);
     return true;
 }
 
@@ -276,9 +333,9 @@ yb_core_loans_stop(struct yb_client_core *core)
     for (uint32_t i = 0; table != NULL && i < table->count; i++) {
         struct loan *loan = &table->loans[i];
 
-        if (loan->memory.session != NULL) {
-            yb_core_give_to(core, loan->slot, loan->incarnation, loan->pin);
-            loan_end(table, loan);
+        if (loan->from != NULL) {
+            yb_core_give_to(core, loan->from->slot, loan->from->incarnation, loan->pin);
+            loan_end(core, loan);
         }
     }
 }

@@ -174,6 +174,9 @@ struct yb_core_member {
     struct yb_core_io *open_near; /* ... for the engine's way. */
     yb_transfer_peer near;        /* Its engine, for ours; 0: not opened. */
     uint64_t near_since_ns;
+    uint64_t nearness_ns;              /* When it was looked up ... */
+    uint32_t nearness;                 /* ... and what it was: YB_TRANSFER_NEAR_ bits. */
+    struct yb_core_borrowed *borrowed; /* Its pool, as it is mapped here; core_borrow.c. */
     struct yb_gate_path paths[YB_CORE_GATE_ROUTES]; /* What gets from it have been like. */
     uint64_t gate_bytes; /* Before the next block of the run that is looked at. */
 };
@@ -364,6 +367,9 @@ void yb_core_near_fini(struct yb_client_core *core);
 /* A member came to be known, or goes. */
 void yb_core_near_open(struct yb_client_core *core, struct yb_core_member *member);
 void yb_core_near_close(struct yb_client_core *core, struct yb_core_member *member);
+
+/* What shared memory can do with a member, as of this turn of the loop: YB_TRANSFER_NEAR_ bits. */
+uint32_t yb_core_nearness(struct yb_client_core *core, struct yb_core_member *member);
 
 /* Whether any of an item's memory is a device's. */
 bool yb_core_is_device(struct yb_core_work *work, uint32_t index);

@@ -151,6 +151,19 @@ reach(struct yb_client_core *core, struct yb_core_member *member)
     return true;
 }
 
+uint32_t
+yb_core_nearness(struct yb_client_core *core, struct yb_core_member *member)
+{
+    uint64_t now_ns = yb_core_now(core);
+
+    /* It is asked for each item of a batch, and takes locks. */
+    if (member->nearness_ns != now_ns) {
+        member->nearness = yb_transfer_nearness(core->options.engine, member->near);
+        member->nearness_ns = now_ns;
+    }
+    return member->nearness;
+}
+
 bool
 yb_core_is_device(struct yb_core_work *work, uint32_t index)
 {
@@ -182,7 +195,7 @@ borrow_route(struct yb_core_work *work, uint32_t index, struct yb_core_member *m
         yb_core_end(work, index, YB_UNSUPPORTED);
         return YB_CORE_NOWHERE;
     }
-    if ((yb_transfer_nearness(core->options.engine, member->near) & YB_TRANSFER_NEAR_MAPS) != 0) {
+    if ((yb_core_nearness(core, member) & YB_TRANSFER_NEAR_MAPS) != 0) {
         return YB_CORE_NEAR;
     }
     if (yb_core_now(core) - member->near_since_ns < SETTLE_NS) {
@@ -214,7 +227,7 @@ yb_core_get_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
     }
     if (core->near == NULL || member->near == 0 || item->frames ||
         item->room < YB_CORE_NEAR_BYTES_MIN ||
-        (yb_transfer_nearness(core->options.engine, member->near) & YB_TRANSFER_NEAR_MAPS) == 0) {
+        (yb_core_nearness(core, member) & YB_TRANSFER_NEAR_MAPS) == 0) {
         return YB_CORE_FRAMES;
     }
     return YB_CORE_NEAR;

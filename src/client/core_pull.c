@@ -100,7 +100,7 @@ yb_core_put_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
     }
     if (core->near == NULL || member->near == 0 || item->frames ||
         item->room < YB_CORE_NEAR_BYTES_MIN ||
-        (yb_transfer_nearness(core->options.engine, member->near) & needed) != needed ||
+        (yb_core_nearness(core, member) & needed) != needed ||
         !can_hold(core, &work->batch->items[index])) {
         return YB_CORE_FRAMES;
     }

@@ -6,9 +6,10 @@
 
 #include "base/check.h"
 
-#define MAGIC     0x59424849u /* "YBHI" */
-#define WAYS      4u
-#define HINTS_MAX (1u << 28)
+#define MAGIC      0x59424849u /* "YBHI" */
+#define WAYS       4u
+#define HINTS_MAX  (1u << 28)
+#define LINE_BYTES 64u
 
 struct entry {
     struct yb_id hash;
@@ -90,6 +91,18 @@ find(struct yb_hints *hints, struct yb_id hash)
         }
     }
     return NULL;
+}
+
+void
+yb_hints_prefetch(struct yb_hints *hints, struct yb_id hash)
+{
+    if (hints->entries != NULL) {
+        const uint8_t *bucket = (const uint8_t *)bucket_of(hints, hash);
+
+        for (size_t at = 0; at < WAYS * sizeof(struct entry); at += LINE_BYTES) {
+            __builtin_prefetch(bucket + at);
+        }
+    }
 }
 
 bool

@@ -38,6 +38,9 @@ void yb_hints_destroy(struct yb_hints **hints);
 /* Return whether there is a hint. */
 bool yb_hints_find(struct yb_hints *hints, struct yb_id hash, struct yb_hint *hint_out);
 
+/* Bring the place of a hash near the processor: it is going to be looked for. */
+void yb_hints_prefetch(struct yb_hints *hints, struct yb_id hash);
+
 /* Remember, in place of an older hint of the same hash. */
 void yb_hints_set(struct yb_hints *hints, struct yb_id hash, const struct yb_hint *hint);
 

@@ -10,6 +10,7 @@
 #define MAGIC      0x59424c4bu /* "YBLK" */
 #define OFF_CHAIN  UINT32_MAX
 #define BLOCKS_MAX (1u << 30)
+#define LINE_BYTES 64u
 
 struct yb_block_table {
     uint32_t magic;
@@ -92,13 +93,34 @@ chain_of(const struct yb_block_table *table, struct yb_id hash)
 }
 
 void
+yb_block_prefetch_chain(const struct yb_block_table *table, struct yb_id hash)
+{
+    __builtin_prefetch(chain_of(table, hash));
+}
+
+void
 yb_block_prefetch(const struct yb_block_table *table, struct yb_id hash)
 {
     uint32_t first = *chain_of(table, hash);
 
     if (first != 0) {
-        __builtin_prefetch(&table->blocks[first - 1].hash);
+        const uint8_t *block = (const uint8_t *)&table->blocks[first - 1];
+
+        for (size_t at = 0; at < sizeof(struct yb_block); at += LINE_BYTES) {
+            __builtin_prefetch(block + at);
+        }
     }
+}
+
+const struct yb_block *
+yb_block_prefetched(const struct yb_block_table *table, struct yb_id hash)
+{
+    uint32_t first = *chain_of(table, hash);
+
+    if (first == 0 || !yb_id_equal(table->blocks[first - 1].hash, hash)) {
+        return NULL;
+    }
+    return &table->blocks[first - 1];
 }
 
 enum yb_status

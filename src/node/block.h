@@ -140,8 +140,12 @@ struct yb_block *yb_block_waiting(struct yb_block_table *table, struct yb_id has
 /* Remember, for every block of the hash whose grant is under way, that `grant` was dropped. */
 void yb_block_note_drop(struct yb_block_table *table, struct yb_id hash, uint64_t grant);
 
-/* Prefetch what a find will touch; for batches. */
+/* Prefetch what a find will touch; for batches, in steps, each for all of a batch before the next
+ * one: where the chain begins, and then its first block. The last returns that block if it is of
+ * this hash, so that what hangs on it can be prefetched too; NULL: it is not. */
+void yb_block_prefetch_chain(const struct yb_block_table *table, struct yb_id hash);
 void yb_block_prefetch(const struct yb_block_table *table, struct yb_id hash);
+const struct yb_block *yb_block_prefetched(const struct yb_block_table *table, struct yb_id hash);
 
 /* Return the block at `index` (below yb_block_span()) whatever its state, for walks in steps. */
 struct yb_block *yb_block_at(struct yb_block_table *table, uint32_t index);

@@ -101,6 +101,32 @@ get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const u
     yb_node_count_status(node, YB_NODE_STAT_GETS, status);
 }
 
+void
+yb_node_prefetch(const struct yb_node *node, const struct yb_wire_get *body)
+{
+    struct yb_wire_get_item item;
+
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        yb_wire_get_item_at(&body->items, i, &item);
+        yb_block_prefetch_chain(node->blocks, item.hash);
+    }
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        yb_wire_get_item_at(&body->items, i, &item);
+        yb_block_prefetch(node->blocks, item.hash);
+    }
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        const struct yb_block *block;
+
+        yb_wire_get_item_at(&body->items, i, &item);
+        block = yb_block_prefetched(node->blocks, item.hash);
+        if (block != NULL && block->state == YB_BLOCK_GRANTED) {
+            __builtin_prefetch(yb_node_key(node, block));
+            __builtin_prefetch(block->policy.entry.newer);
+            __builtin_prefetch(block->policy.entry.older);
+        }
+    }
+}
+
 /* Answer every item; the answers stand in the node's scratch. Returns the length of the body, 0:
  * the request breaks its table. */
 static size_t
@@ -114,12 +140,7 @@ get_items(struct yb_node_read *read, struct yb_request *request, const struct yb
     if (tenant == UINT32_MAX) {
         return 0;
     }
-    for (uint32_t i = 0; i < body->items.count; i++) {
-        struct yb_wire_get_item item;
-
-        yb_wire_get_item_at(&body->items, i, &item);
-        yb_block_prefetch(node->blocks, item.hash);
-    }
+    yb_node_prefetch(node, body);
     for (uint32_t i = 0; i < body->items.count; i++) {
         struct yb_wire_get_answer answer;
         struct yb_wire_get_item item;

@@ -381,6 +381,9 @@ void yb_node_pull_stop(struct yb_node_put *put);
 
 /* ---- node_get.c ----------------------------------------------------------------------------- */
 
+/* Bring what the items of a get or a pin will touch near the processor. */
+void yb_node_prefetch(const struct yb_node *node, const struct yb_wire_get *body);
+
 void yb_node_get_handle(void *service, struct yb_request *request);
 void yb_node_fetch_block_handle(void *service, struct yb_request *request);
 

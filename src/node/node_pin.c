@@ -245,6 +245,9 @@ yb_node_pin_handle(void *service, struct yb_request *request)
     if (status == YB_OK && node->stopping) {
         status = YB_FENCED;
     }
+    if (status == YB_OK) {
+        yb_node_prefetch(node, &body);
+    }
     for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
         struct yb_wire_pin_answer answer;
         struct yb_wire_get_item item;

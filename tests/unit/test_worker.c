@@ -212,10 +212,13 @@ rival_main(void *context)
         rival->added++;
         post(room, &note);
         if (taken) {
-            if (dice % 3 == 0) {
-                room->count++;
-                rival->added++;
+            uint64_t seen = room->count;
+
+            for (uint32_t k = 0; k < dice % 32; k++) {
+                (void)sched_yield(); /* Nobody else counts meanwhile. */
             }
+            room->count = seen + 1;
+            rival->added++;
             while (dice % 5 != 0 && !atomic_load(&note.ran)) {
                 yb_loop_turn(yb_worker_loop(room->worker), YB_NEVER);
             }
