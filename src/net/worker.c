@@ -34,7 +34,7 @@ struct yb_worker {
 
     _Atomic(bool) wanted;   /* Somebody would have taken the loop. A hint. */
     _Atomic(bool) promised; /* It is going to be free in a moment. A hint. */
-    struct yb_lock lock;  /* Protects everything below. */
+    struct yb_lock lock;    /* Protects everything below. */
     pthread_cond_t changed;
     enum loop_state state;
     bool woken;     /* Mail came while it was not OWN. */
