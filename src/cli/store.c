@@ -63,7 +63,7 @@ ask(struct yb_cli_store *store, struct yb_cli_client *client,
         .body_bytes = (uint32_t)question->body_bytes,
         .reply_body = store->reply,
         .reply_body_room = REPLY_ROOM,
-        .operation = question->mutates ? ++store->operation : 0,
+        .mutates = question->mutates,
     };
     enum yb_status status = yb_cli_client_call(client, &call, store->timeout_ns);
 

@@ -36,7 +36,6 @@ struct yb_cli_store {
     uint32_t member_count;
     uint8_t *reply; /* The last answer, until the next question. */
     uint32_t reply_bytes;
-    uint64_t operation;
     char error[YB_CONFIG_MESSAGE_MAX]; /* Why the last question failed. */
 };
 

@@ -20,7 +20,6 @@ struct yb_client_admin {
     struct yb_hello_self self;
     struct yb_net *net;
     struct yb_peer *peer; /* NULL: closing. */
-    uint64_t operation;
     uint32_t calls;
 };
 
@@ -133,7 +132,7 @@ run_drain(struct yb_mail *mail)
         status = YB_CLOSED;
     }
     if (client->admin != NULL && client->admin->peer != NULL) {
-        drain->call.operation = ++client->admin->operation;
+        drain->call.mutates = true;
         status = yb_peer_call(client->admin->peer, &drain->call);
     }
     if (status == YB_OK) {

@@ -248,7 +248,6 @@ struct yb_client_core {
     uint64_t epoch;    /* The highest that was seen (RULES A10). */
     uint64_t life;     /* Incarnation of the directory that told cluster and seed; 0: none has. */
     uint64_t members_version;
-    uint64_t operation;
     struct yb_core_member *members;
     struct yb_choice *choices; /* One row for each member, in the same order. */
     uint32_t member_count;

@@ -102,7 +102,7 @@ yb_client_core_look(struct yb_client_core *core, struct yb_client_look *look)
         .lane = YB_WIRE_LANE_CONTROL,
         .fail_fast = look->slot != 0,
         .deadline_ns = look->deadline_ns,
-        .operation = look->mutates ? ++core->operation : 0,
+        .mutates = look->mutates,
         .body = look->body,
         .body_bytes = look->body_bytes,
         .reply_body = look->reply,

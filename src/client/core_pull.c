@@ -287,6 +287,6 @@ yb_core_pull_send(struct yb_core_io *io)
     }
     io->call.body_bytes = (uint32_t)length;
     io->call.lane = YB_WIRE_LANE_CONTROL;
-    io->call.operation = ++io->core->operation;
+    io->call.mutates = true;
     yb_core_send(io, on_pulled);
 }

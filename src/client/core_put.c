@@ -385,7 +385,7 @@ put_send(struct yb_core_io *io)
     yb_wire_put_u32(io->body + YB_WIRE_PUT_AT_KEYS, io->key_bytes);
     io->call.body_bytes = keys_at + io->key_bytes;
     io->call.lane = YB_WIRE_LANE_BULK;
-    io->call.operation = ++io->core->operation;
+    io->call.mutates = true;
     io->call.data = io->iov;
     io->call.data_count = io->iov_count;
     yb_core_send(io, on_put);

@@ -77,7 +77,7 @@ yb_core_remove_pump(struct yb_core_work *work)
         yb_wire_put_u8(io->body + YB_WIRE_REMOVAL_AT_FORCE, work->batch->force);
         yb_wire_put_u32(io->body + YB_WIRE_REMOVAL_AT_HASHES, io->count);
         io->call.lane = YB_WIRE_LANE_CONTROL;
-        io->call.operation = ++io->core->operation;
+        io->call.mutates = true;
         io->call.body_bytes =
             (uint32_t)(YB_WIRE_REMOVAL_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES);
         yb_core_send(io, on_removed);
@@ -165,7 +165,7 @@ walk_nodes(struct yb_core_work *work)
         YB_ASSERT(false);
     }
     io->call.lane = YB_WIRE_LANE_CONTROL;
-    io->call.operation = ++core->operation;
+    io->call.mutates = true;
     io->call.body_bytes = (uint32_t)length;
     yb_core_send(io, on_unheld);
 }
@@ -187,6 +187,6 @@ yb_core_remove_all_pump(struct yb_core_work *work)
         return;
     }
     io->call.lane = YB_WIRE_LANE_CONTROL;
-    io->call.operation = ++io->core->operation;
+    io->call.mutates = true;
     yb_core_send(io, on_flushed);
 }

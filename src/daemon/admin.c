@@ -2,7 +2,6 @@
 #include "daemon/admin.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,6 @@ struct yb_admin {
     struct yb_roles *roles;
     struct yb_http_source source;
     struct yb_http *http;
-    _Atomic uint64_t operation;
 };
 
 /* ---- asking the directory ------------------------------------------------------------------- */
@@ -127,7 +125,7 @@ visit_ask(struct visit *visit, uint16_t type, const void *body, size_t body_byte
         .type = type,
         .lane = YB_WIRE_LANE_CONTROL,
         .deadline_ns = visit->deadline_ns,
-        .operation = mutates ? atomic_fetch_add(&visit->admin->operation, 1) + 1 : 0,
+        .mutates = mutates,
         .body = body,
         .body_bytes = (uint32_t)body_bytes,
         .reply_body = visit->reply,

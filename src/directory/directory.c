@@ -484,7 +484,6 @@ make_tables(struct yb_directory *directory)
 
     draw(directory, &index.seed, sizeof(index.seed));
     draw(directory, &seed, sizeof(seed));
-    draw(directory, &directory->operation, sizeof(directory->operation));
     status = yb_index_create(&index, &directory->index);
     status = status == YB_OK ? yb_members_create(&members, &directory->members) : status;
     status = status == YB_OK ? yb_tenants_create(YB_MEMBERS_SLOTS_MAX, directory->epoch, seed,

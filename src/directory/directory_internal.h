@@ -200,7 +200,6 @@ struct yb_directory {
     uint8_t seed[YB_CLUSTER_SEED_BYTES];
     uint64_t epoch;
     uint64_t last_grant;
-    uint64_t operation; /* Of the last mutation that we asked for. */
     bool rebuilding;
     uint32_t rebuilt_permille;
     uint64_t lease_ns;

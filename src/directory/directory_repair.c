@@ -295,7 +295,7 @@ send_copy(struct yb_directory *directory, struct yb_directory_copy *copy, uint16
         .class = YB_CLASS_BACKGROUND,
         .lane = YB_WIRE_LANE_CONTROL,
         .deadline_ns = yb_directory_now(directory) + COPY_TIMEOUT_NS,
-        .operation = ++directory->operation | UINT64_C(1) << 63,
+        .mutates = true,
         .body = copy->body,
         .body_bytes = (uint32_t)length,
         .reply_body = copy->reply,

@@ -291,6 +291,7 @@ send_call(struct yb_conn *conn, struct yb_call *call, uint64_t data_bytes, uint6
         .trace_id = call->trace_id,
         .parent_span = call->span_id,
         .operation = call->operation,
+        .slot = call->operation_slot,
     };
 
     call->out.data = call->data;

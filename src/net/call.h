@@ -17,8 +17,8 @@
  *     answered, any status          the peer's own answer; OK or its reason
  *     unanswered, sent == false     TIMED_OUT, CANCELLED, PEER_LOST, CLOSED ...:
  *                                   no byte of it reached the peer; nothing was applied
- *     unanswered, sent == true      IN_DOUBT if it names an operation: it may have been
- *                                   applied; ask again with the same operation to learn.
+ *     unanswered, sent == true      IN_DOUBT if it mutates: it may have been applied,
+ *                                   and nobody can be asked any more.
  *                                   Otherwise TIMED_OUT or PEER_LOST: reading is harmless
  *
  * Invariants
@@ -79,7 +79,7 @@ struct yb_call {
     enum yb_wire_lane lane; /* CONTROL for small things, BULK for data. */
     bool fail_fast;         /* Give up when the peer cannot be reached, before the deadline. */
     uint64_t deadline_ns;   /* YB_NEVER: none. */
-    uint64_t operation;     /* 0: changes nothing; otherwise unique in this incarnation. */
+    bool mutates;           /* Changes something: is applied once, however often it is sent. */
     struct yb_id trace_id;  /* None: not traced. */
     uint64_t parent_span;
     const void *body;
@@ -103,12 +103,17 @@ struct yb_call {
     enum yb_status status;
     bool answered;
     bool sent;
-    bool undecided; /* Answered AGAIN because an earlier attempt of the operation still runs. */
+    bool undecided; /* Answered by one that cannot tell what became of it; see frame_flag. */
     uint32_t reply_body_bytes;
     uint64_t reply_data_bytes;
     uint64_t took_ns; /* From submit to done. */
 
     /* ---- net's ---- */
+    /* On the wire. Submitted to a peer, a call that mutates gets both there; submitted to a
+     * connection, it brings them along. 0: changes nothing. */
+    uint64_t operation;
+    uint32_t operation_slot;
+    bool slotted; /* `operation_slot` is taken in its lane. */
     enum yb_call_state state;
     enum yb_status give_up;      /* Why its connection is being aborted on its account. */
     bool doubted;                /* An earlier attempt of the same call may have been applied ... */

@@ -180,6 +180,7 @@ struct yb_net {
     uint32_t conn_count;
     uint64_t bodies_bytes; /* Of all body buffers; limits.bodies_bytes_max bounds it. */
     uint64_t generation;   /* Of the last connection that was made from here. */
+    uint64_t operation;    /* Of the last mutation that was numbered here. */
     struct yb_chunk *chunks;
     uint32_t chunk_count;
     struct yb_request *requests; /* Free records. */

@@ -17,8 +17,8 @@ judge(const struct yb_wire_frame_header *header, const struct yb_frame_limits *l
         return "the frame has unknown flags";
     }
     if ((header->flags & YB_WIRE_FRAME_FLAG_UNDECIDED) != 0 &&
-        (!reply || header->status != YB_AGAIN)) {
-        return "an undecided frame that is no reply with status AGAIN";
+        (!reply || (header->status != YB_AGAIN && header->status != YB_STALE))) {
+        return "an undecided frame that is no reply with status AGAIN or STALE";
     }
     if (header->status > 0) {
         return "the frame's status is positive";
@@ -28,6 +28,9 @@ judge(const struct yb_wire_frame_header *header, const struct yb_frame_limits *l
     }
     if (!reply && header->deadline_us == 0) {
         return "a request without a deadline";
+    }
+    if (header->slot != 0 && header->operation == 0) {
+        return "a slot without an operation";
     }
     if (reply && header->deadline_us != 0) {
         return "a reply with a deadline";
@@ -85,8 +88,7 @@ yb_frame_parse(const uint8_t *bytes, size_t length, const struct yb_frame_limits
         *why_out = "the frame has another version than the handshake chose";
         return YB_FRAME_BROKEN;
     }
-    if (!yb_wire_zero(bytes + YB_WIRE_FRAME_HEADER_AT_RESERVED, 2) ||
-        !yb_wire_zero(bytes + YB_WIRE_FRAME_HEADER_AT_RESERVED2, 4)) {
+    if (!yb_wire_zero(bytes + YB_WIRE_FRAME_HEADER_AT_RESERVED, 2)) {
         *why_out = "reserved bytes of the frame header are not zero";
         return YB_FRAME_BROKEN;
     }

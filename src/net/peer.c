@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "net/conn.h"
 #include "net/conn_internal.h"
+#include "net/slots.h"
 
 #define PEER_MAGIC     0x70656572u
 #define LANE_KINDS     2u
@@ -30,6 +31,7 @@ struct lane {
     struct yb_conn *conn;
     struct yb_call *head; /* Calls in WAITING, in order. */
     struct yb_call *tail;
+    struct yb_slots slots;   /* Of the mutations that may be asked for again. */
     struct yb_call *resting; /* Those that let time pass before they ask again; no order. */
     uint32_t waiting;        /* Calls in both. */
     uint32_t flying;         /* Calls that are with the connection. */
@@ -92,6 +94,9 @@ static void
 free_if_gone(struct yb_peer *peer)
 {
     if (peer->destroyed && peer->conn_count == 0) {
+        for (uint32_t i = 0; i < LANE_KINDS * YB_CLASS_COUNT; i++) {
+            yb_slots_fini(&peer->lanes[i / YB_CLASS_COUNT][i % YB_CLASS_COUNT].slots);
+        }
         peer->magic = 0;
         free(peer);
     }
@@ -163,6 +168,38 @@ dequeue(struct lane *lane, struct yb_call *call)
     call->state = YB_CALL_IDLE;
 }
 
+/* Number a mutation that is sent for the first time. Time is what two lanes have in common that
+ * are one after the other the same thing to the peer, perhaps on two threads (P4). */
+static enum yb_status
+take_slot(struct lane *lane, struct yb_call *call)
+{
+    struct yb_net *net = lane->peer->net;
+    uint64_t now_ns = now_of(lane->peer);
+    enum yb_status status;
+
+    if (!call->mutates || call->slotted) {
+        return YB_OK;
+    }
+    status = yb_slots_take(&lane->slots, &call->operation_slot);
+    if (status != YB_OK) {
+        return status;
+    }
+    net->operation = net->operation < now_ns ? now_ns : net->operation + 1;
+    call->operation = net->operation;
+    call->slotted = true;
+    return YB_OK;
+}
+
+/* It will never be asked for again: what comes next in its slot says so. */
+static void
+give_slot(struct yb_call *call)
+{
+    if (call->slotted) {
+        call->slotted = false;
+        yb_slots_give(&lane_of(call)->slots, call->operation_slot);
+    }
+}
+
 /* The end of a call: P1. */
 static void
 conclude(struct yb_call *call)
@@ -174,6 +211,7 @@ conclude(struct yb_call *call)
     call->state = YB_CALL_IDLE;
     call->took_ns = now_ns - call->began_ns;
     call->sent = call->sent || call->doubted || call->sent_before;
+    give_slot(call);
     yb_net_observe_class(peer->net, YB_NET_STAT_CALL_TIME, YB_NET_STAT_CALLS, call->class,
                          call->status, call->took_ns);
     lane_of(call)->used_ns = now_ns;
@@ -267,11 +305,20 @@ static void on_call_finished(struct yb_call *call);
 static enum yb_status
 fly(struct lane *lane, struct yb_call *call)
 {
+    bool first = !call->slotted;
     enum yb_status status;
 
     call->finished = on_call_finished;
+    status = take_slot(lane, call);
+    if (status != YB_OK) {
+        return status;
+    }
     status = yb_conn_call(lane->conn, call);
     if (status != YB_OK) {
+        if (first) { /* Nobody has heard of it. */
+            give_slot(call);
+            call->operation = 0;
+        }
         return status;
     }
     lane->flying++;
@@ -388,8 +435,14 @@ on_call_finished(struct yb_call *call)
     YB_ASSERT(lane->flying > 0);
     lane->flying--;
     call->sent_before = call->sent_before || call->sent;
-    if (call->operation != 0 && call->sent && (!call->answered || call->undecided)) {
+    if (call->mutates && call->sent && (!call->answered || call->undecided)) {
         call->doubted = true;
+    }
+    if (call->answered && call->undecided && call->status != YB_AGAIN) {
+        call->answered = false; /* The peer forgot it, and so can say nothing about it. */
+        call->status = YB_IN_DOUBT;
+        conclude(call);
+        return;
     }
     if (call->answered && (call->undecided || (call->doubted && call->status == YB_AGAIN))) {
         call->answered = false;
@@ -694,6 +747,9 @@ yb_peer_call(struct yb_peer *peer, struct yb_call *call)
     }
     call->peer = peer;
     call->began_ns = now_of(peer);
+    call->operation = 0;
+    call->operation_slot = 0;
+    call->slotted = false;
     call->doubted = false;
     call->resting = false;
     call->sent = false;

@@ -14,10 +14,11 @@
  *                +-- no calls -- BACKOFF <-----------------+
  *
  * What a lost connection means for its calls. One that was not sent goes again;
- * so does one that changes nothing. One that names an operation goes again with
- * the same operation, to the same incarnation of the peer only: its answer is
- * remembered there (replay.h). If another incarnation answers, or time runs out,
- * it ends IN_DOUBT. A call is never sent to two connections at the same time.
+ * so does one that changes nothing. One that mutates goes again with the same
+ * operation, to the same incarnation of the peer only: its answer is remembered
+ * there (replay.h) until a later mutation of this lane says that it is not needed
+ * any more (slots.h). If another incarnation answers, or time runs out, it ends
+ * IN_DOUBT. A call is never sent to two connections at the same time.
  *
  * Failing. A peer that cannot be reached is tried again, with delays that grow from
  * 10 ms to 1 s, until the deadline of the calls that wait for it; those with
@@ -30,6 +31,8 @@
  *   P2  Calls of one lane are sent in the order in which they were submitted,
  *       except those that go again.
  *   P3  At most limits.calls_waiting_max calls wait per lane; more are refused AGAIN.
+ *   P4  Of two mutations that use a slot of a lane one after the other, the later has the
+ *       higher operation; also if the lane is another peer's that came after this one.
  *
  * Threads   The thread of its net's loop.
  * Memory    The peer is owned by its creator; calls are borrowed until `done`.

@@ -91,7 +91,10 @@ replay_key(const struct yb_request *request)
     struct yb_replay_key key = {
         .identity = request->peer->identity,
         .incarnation = request->peer->incarnation,
-        .operation = request->operation,
+        .line = (uint64_t)(request->peer->generation >> 48) << 32 |
+                (uint64_t)request->peer->stripe << 24 | (uint64_t)request->peer->role << 16 |
+                (uint64_t)request->peer->lane << 8 | request->peer->lane_class,
+        .slot = request->operation_slot,
     };
 
     return key;
@@ -103,17 +106,22 @@ remember(struct yb_request *request, enum yb_status status, const void *body, ui
 {
     struct yb_replay *replay = request->conn->net->options.replay;
     struct yb_replay_key key = replay_key(request);
+    const struct yb_replay_answer answer = {
+        .status = status,
+        .body_bytes = body_bytes,
+        .body = body,
+    };
 
     if (!request->remembered) {
         return;
     }
     request->remembered = false;
     if (status == YB_AGAIN) {
-        yb_replay_forget(replay, &key);
+        yb_replay_forget(replay, &key, request->operation);
         return;
     }
     YB_ASSERT(body_bytes <= YB_REPLY_REMEMBERED_MAX);
-    yb_replay_finish(replay, &key, yb_conn_now(request->conn), status, body, body_bytes);
+    yb_replay_finish(replay, &key, request->operation, yb_conn_now(request->conn), &answer);
 }
 
 static void
@@ -282,6 +290,7 @@ open_request(struct yb_conn *conn, const struct yb_wire_frame_header *header, ui
     request->parent_span = header->parent_span;
     request->span_id = yb_id_is_none(header->trace_id) ? 0 : yb_net_new_span(conn->net);
     request->operation = header->operation;
+    request->operation_slot = header->slot;
     request->deadline_ns = header->deadline_us > (YB_NEVER - now_ns) / YB_NS_PER_US
                                ? YB_NEVER
                                : now_ns + header->deadline_us * YB_NS_PER_US;
@@ -307,7 +316,7 @@ first_time(struct yb_request *request)
 
     request->handled = true; /* It may be answered here. */
     verdict =
-        yb_replay_begin(net->options.replay, &key, now_ns,
+        yb_replay_begin(net->options.replay, &key, request->operation, now_ns,
                         yb_deadline_after(request->deadline_ns, YB_REPLAY_MARGIN_NS), &result);
     if (verdict == YB_REPLAY_NEW) {
         request->remembered = true;
@@ -319,9 +328,11 @@ first_time(struct yb_request *request)
         return false;
     }
     /* RUNNING: the first attempt's answer is still to come. FULL: nothing was started. Either
-     * way the caller asks again, but only FULL lets it conclude that nothing happened. */
-    request->undecided = verdict == YB_REPLAY_RUNNING;
-    yb_request_reply(request, YB_AGAIN, NULL, 0, NULL, 0);
+     * way the caller asks again, but only FULL lets it conclude that nothing happened.
+     * SUPERSEDED: its caller has gone on, so this is a late duplicate that nobody waits for. */
+    request->undecided = verdict != YB_REPLAY_FULL;
+    yb_request_reply(request, verdict == YB_REPLAY_SUPERSEDED ? YB_STALE : YB_AGAIN, NULL, 0, NULL,
+                     0);
     return false;
 }
 

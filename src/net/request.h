@@ -45,8 +45,9 @@ struct yb_request {
     const struct yb_hello_result *peer; /* Who asks, with proved role and tenant. */
     enum yb_class class;
     struct yb_id trace_id;
-    uint64_t span_id; /* This request's own span: parent of what the service does for it. */
-    uint64_t operation;
+    uint64_t span_id;   /* This request's own span: parent of what the service does for it. */
+    uint64_t operation; /* 0: not a mutation. */
+    uint32_t operation_slot;
     uint64_t deadline_ns; /* Absolute, on the loop's clock; YB_NEVER: none. */
     const uint8_t *body;
     uint32_t body_bytes;
@@ -68,7 +69,7 @@ struct yb_request {
     bool handled;
     bool replied;
     bool remembered; /* replay.h waits for its result. */
-    bool undecided;  /* An earlier attempt of its operation still runs. */
+    bool undecided;  /* Refused without knowing what became of it; see frame_flag. */
     bool landing;    /* Counted in its connection's `landing`. */
     bool faulted;    /* Memory of its data could not be touched; for `abort` and `released`. */
     struct yb_out out;

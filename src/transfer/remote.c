@@ -666,7 +666,7 @@ notify(struct yb_batch *batch)
         .class = (enum yb_class)batch->options.work_class,
         .lane = YB_WIRE_LANE_CONTROL,
         .deadline_ns = batch->deadline_ns,
-        .operation = atomic_fetch_add(&remote->engine->operations, 1) + 1,
+        .mutates = true,
         .trace_id = batch->options.trace_id,
         .parent_span = batch->options.parent_span,
         .body = batch->notify,

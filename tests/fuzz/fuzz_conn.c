@@ -289,7 +289,7 @@ make_call(struct world *world)
         .type = STORE,
         .class = YB_CLASS_FIRST_TOKEN,
         .deadline_ns = yb_loop_now(world->loop) + (1 + (dice >> 12) % 16) * 500 * YB_NS_PER_MS,
-        .operation = (dice >> 11) % 2 == 0 ? dice + 1 : 0,
+        .mutates = (dice >> 11) % 2 == 0,
         .fail_fast = (dice >> 9) % 2 == 0,
         .body = mine->reply,
         .body_bytes = (uint32_t)(dice >> 8) % 200,
@@ -504,6 +504,7 @@ step_frame(struct world *world)
     header.deadline_us = (header.flags & 1) != 0 ? 0 : 1 + ((dice >> 21) & 7) * 1000000;
     header.request_id = pick_id(world, (dice >> 24) & 0xff, &cost);
     header.operation = (dice >> 22) % 2 == 0 ? 0 : 1 + (dice >> 24) % 16;
+    header.slot = header.operation == 0 ? 0 : (dice >> 23) % 2;
     if ((header.flags & 1) != 0 || header.type == YB_WIRE_TYPE_CREDIT) {
         header.credit_requests = (dice >> 23) % 2;
         header.credit_bytes = cost;
@@ -538,7 +539,6 @@ step_any_header(struct world *world)
         bytes[i] = (uint8_t)take(world, 1);
     }
     memset(bytes + YB_WIRE_FRAME_HEADER_AT_RESERVED, 0, 2);
-    memset(bytes + YB_WIRE_FRAME_HEADER_AT_RESERVED2, 0, 4);
     finish_header(bytes);
     say(world, bytes, sizeof(bytes));
 }

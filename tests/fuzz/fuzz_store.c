@@ -46,7 +46,6 @@ struct fuzz {
     struct store_world *world;
     struct yb_sim_host *host;
     struct asker askers[ASKERS];
-    uint64_t operation;
     uint64_t random;
     uint8_t body[BODY_MAX];
     uint8_t data[DATA_MAX];
@@ -231,7 +230,7 @@ step(struct fuzz *fuzz)
         .type = type,
         .class = YB_CLASS_THROUGHPUT,
         .lane = data_bytes > 0 ? YB_WIRE_LANE_BULK : YB_WIRE_LANE_CONTROL,
-        .operation = (who & 0x20) != 0 ? ++fuzz->operation : 0,
+        .mutates = (who & 0x20) != 0,
         .body = fuzz->body,
         .body_bytes = body_bytes,
         .data = &asker->data,

@@ -547,6 +547,30 @@ check_for_good(const struct world_call *call)
     }
 }
 
+/* Send what another call was once more, on a connection of its lane: under its number, which may
+ * be answered, running, acknowledged and dropped, or not have arrived. */
+static enum yb_status
+send_copy(struct world_life *life, struct world_call *call)
+{
+    const struct yb_call *original = &call->ask.same_as->call;
+    struct world *world = life->world;
+    const struct world_life *server = world->nodes[call->ask.to].life;
+
+    call->call.operation = original->operation;
+    call->call.operation_slot = original->operation_slot;
+    if (original->operation == 0 || server == NULL) {
+        return YB_AGAIN; /* It was never sent. */
+    }
+    for (struct yb_conn *conn = life->net->conns; conn != NULL; conn = conn->next) {
+        if (conn->initiator && conn->state == YB_CONN_OPEN && conn->lane == call->ask.lane &&
+            conn->lane_class == call->ask.class &&
+            yb_id_equal(yb_conn_peer(conn)->identity, server->self.identity)) {
+            return yb_conn_call(conn, &call->call);
+        }
+    }
+    return YB_AGAIN;
+}
+
 static void
 job_submit(struct world_life *life, struct world_call *call)
 {
@@ -560,7 +584,7 @@ job_submit(struct world_life *life, struct world_call *call)
     call->accepted = true;
     call->submitting = true;
     life->world->open_calls++;
-    status = yb_peer_call(peer, &call->call);
+    status = call->ask.same_as != NULL ? send_copy(life, call) : yb_peer_call(peer, &call->call);
     call->submitting = false;
     if (status != YB_OK) {
         WORLD_CHECK(life->world, status == YB_AGAIN || status == YB_TOO_LARGE);
@@ -574,7 +598,9 @@ job_submit(struct world_life *life, struct world_call *call)
 static void
 job_cancel(struct world_life *life, struct world_call *call)
 {
-    if (call->accepted && call->done_count == 0) {
+    if (call->accepted && call->done_count == 0 && call->ask.same_as != NULL) {
+        yb_conn_cancel(call->call.conn, &call->call);
+    } else if (call->accepted && call->done_count == 0) {
         call->cancelled_waiting = call->call.state == YB_CALL_WAITING;
         yb_peer_cancel(life->peers[call->ask.to], &call->call);
     }
@@ -680,6 +706,8 @@ world_call(struct world *world, uint32_t from, const struct world_ask *ask)
     world->calls[world->call_count++] = call;
     if (ask->same_as != NULL) {
         call->operation = ask->same_as->operation;
+        call->ask.lane = ask->same_as->ask.lane;
+        call->ask.class = ask->same_as->ask.class;
         world->operations[call->operation].asked_again = true;
     } else if (mutates(ask->kind)) {
         call->operation = new_operation(world);
@@ -687,10 +715,10 @@ world_call(struct world *world, uint32_t from, const struct world_ask *ask)
     make_buffers(call);
     make_question(call);
     call->call.type = (uint16_t)ask->kind;
-    call->call.class = ask->class;
-    call->call.lane = ask->lane;
+    call->call.class = call->ask.class;
+    call->call.lane = call->ask.lane;
     call->call.fail_fast = ask->fail_fast;
-    call->call.operation = call->operation;
+    call->call.mutates = call->operation != 0;
     call->call.done = on_done;
     call->call.owner = call;
     call->life = world->nodes[from].life;

@@ -133,7 +133,7 @@ struct world_ask {
     bool says_again;                  /* The service says AGAIN half of the time. */
     bool refuses;                     /* The service refuses the data. */
     bool reply_too_small;             /* The caller's room is one byte short. */
-    const struct world_call *same_as; /* Ask again for that call's operation. */
+    const struct world_call *same_as; /* A copy of that call, as late as it may be. */
 };
 
 /* One call, and what is known about it. */
@@ -165,7 +165,7 @@ struct world_call {
 struct world_operation {
     uint8_t applied[WORLD_LIVES_MAX]; /* By each life. */
     uint32_t applied_count;
-    bool asked_again; /* By the test, as a new call. */
+    bool asked_again; /* By the test, which sent a copy. */
 };
 
 struct world {

@@ -91,21 +91,95 @@ static void
 test_net__an_operation_that_still_runs_when_time_is_up_is_in_doubt(void **state)
 {
     struct world *world = pair();
-    struct world_ask ask = {.kind = WORLD_ADD, .deadline_ms = 5000, .delay_us = 1000000};
-    struct world_call *first, *second;
+    struct world_ask ask = {.kind = WORLD_ADD, .deadline_ms = 500, .delay_us = 1000000};
+    struct world_call *call;
 
     (void)state;
-    first = world_call(world, CLIENT, &ask);
+    connect_lanes(world);
+    call = world_call(world, CLIENT, &ask);
     world_run_ms(world, 50);
-    ask.same_as = first;
-    ask.deadline_ms = 200;
-    second = world_call_and_wait(world, CLIENT, &ask);
-    assert_int_equal(second->call.status, YB_IN_DOUBT);
+    (void)yb_sim_cut(world->sim, NULL, NULL); /* It asks again, and hears that it still runs. */
     assert_true(world_run_until_done(world, 5000));
+    assert_int_equal(call->call.status, YB_IN_DOUBT);
+    assert_int_equal(world_applied(call), 1);
+    world_destroy(&world);
+}
+
+/* A copy that comes late: while its answer is remembered, and when it was dropped because the
+ * caller had gone on. The second time nothing is remembered but that. */
+static void
+test_net__a_late_copy_of_an_acknowledged_mutation_is_refused_and_not_run(void **state)
+{
+    struct world *world = pair();
+    struct world_ask ask = {.kind = WORLD_ADD, .deadline_ms = 5000};
+    struct world_ask again = ask;
+    struct world_call *first;
+    struct world_call *copy;
+
+    (void)state;
+    connect_lanes(world);
+    first = world_call_and_wait(world, CLIENT, &ask);
     assert_ok(first);
-    ask.deadline_ms = 1000; /* Asked again, the operation is known. */
-    assert_ok(world_call_and_wait(world, CLIENT, &ask));
+    again.same_as = first;
+    assert_ok(world_call_and_wait(world, CLIENT, &again));
+    assert_ok(world_call_and_wait(world, CLIENT, &ask)); /* It acknowledges the first. */
+    for (uint32_t i = 0; i < 3; i++) {
+        copy = world_call_and_wait(world, CLIENT, &again);
+        assert_int_equal(copy->call.status, YB_STALE);
+        assert_true(copy->call.undecided);
+        world_run_ms(world, 10000); /* Inside the window of its answer, had it been kept. */
+    }
     assert_int_equal(world_applied(first), 1);
+    world_destroy(&world);
+}
+
+/* A mutation that its caller gave up runs on; the next one in its slot does not wait for it. */
+static void
+test_net__a_mutation_that_was_given_up_ends_behind_the_next_one_in_its_slot(void **state)
+{
+    struct world *world = pair();
+    struct world_ask slow = {.kind = WORLD_ADD, .deadline_ms = 200, .delay_us = 1000000};
+    struct world_ask fast = {.kind = WORLD_ADD, .deadline_ms = 5000};
+    struct world_ask again = fast;
+    struct world_call *given_up;
+    struct world_call *next;
+
+    (void)state;
+    connect_lanes(world);
+    given_up = world_call_and_wait(world, CLIENT, &slow);
+    assert_int_equal(given_up->call.status, YB_IN_DOUBT);
+    next = world_call_and_wait(world, CLIENT, &fast);
+    assert_ok(next);
+    assert_int_equal(next->call.operation_slot, given_up->call.operation_slot);
+    world_run_ms(world, 2000); /* The answer of the first comes to nobody. */
+    again.same_as = next;
+    assert_ok(world_call_and_wait(world, CLIENT, &again));
+    again.same_as = given_up;
+    assert_int_equal(world_call_and_wait(world, CLIENT, &again)->call.status, YB_STALE);
+    assert_int_equal(world_applied(given_up), 1);
+    assert_int_equal(world_applied(next), 1);
+    world_destroy(&world);
+}
+
+/* Mutations follow each other without end in a memory that is far smaller than their number. */
+static void
+test_net__a_small_memory_of_answers_is_enough_for_a_caller_that_goes_on(void **state)
+{
+    struct world_options options = world_options_default(2);
+    struct world_ask ask = {.kind = WORLD_ADD, .deadline_ms = 20000};
+    struct world *world;
+
+    (void)state;
+    options.replay_records = 8;
+    world = world_create(&options);
+    connect_lanes(world);
+    for (uint32_t i = 0; i < 300; i++) {
+        if (i % 7 == 0) {
+            (void)yb_sim_cut(world->sim, NULL, NULL);
+        }
+        assert_ok(world_call_and_wait(world, CLIENT, &ask));
+    }
+    assert_true(yb_replay_count(world->nodes[SERVER].life->replay).records <= 2);
     world_destroy(&world);
 }
 
@@ -389,6 +463,10 @@ main(void)
         cmocka_unit_test(test_net__a_lost_answer_is_given_again_and_nothing_is_applied_twice),
         cmocka_unit_test(test_net__a_duplicate_of_a_running_mutation_waits_for_its_answer),
         cmocka_unit_test(test_net__an_operation_that_still_runs_when_time_is_up_is_in_doubt),
+        cmocka_unit_test(test_net__a_late_copy_of_an_acknowledged_mutation_is_refused_and_not_run),
+        cmocka_unit_test(
+            test_net__a_mutation_that_was_given_up_ends_behind_the_next_one_in_its_slot),
+        cmocka_unit_test(test_net__a_small_memory_of_answers_is_enough_for_a_caller_that_goes_on),
         cmocka_unit_test(test_net__a_restarted_server_leaves_a_mutation_in_doubt),
         cmocka_unit_test(test_net__doubt_is_about_the_life_that_was_asked_not_the_one_seen_last),
         cmocka_unit_test(test_net__a_half_open_connection_is_found_by_a_ping),

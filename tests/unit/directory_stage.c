@@ -472,7 +472,7 @@ stage_begin_call(struct stage_actor *actor, uint16_t type, const void *body, uin
     };
     if (type == YB_WIRE_DIRECTORY_TYPE_REMOVE || type == YB_WIRE_DIRECTORY_TYPE_REMOVE_ALL ||
         type == YB_WIRE_DIRECTORY_TYPE_SET_STATE) {
-        made->call.operation = ++actor->operation;
+        made->call.mutates = true;
     }
     assert_int_equal(yb_peer_call(actor->peer, &made->call), YB_OK);
     yb_io_wake(yb_loop_io(actor->loop));

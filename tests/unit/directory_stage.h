@@ -59,7 +59,6 @@ struct stage_actor {
     struct yb_peer *peer; /* The directory. */
     struct yb_service service;
     uint64_t random;
-    uint64_t operation;
 
     /* ---- nodes ---- */
     enum stage_manner manner;

@@ -237,11 +237,14 @@ static void
 handle_add(void *owner, struct yb_request *request)
 {
     struct service *service = owner;
+    uint64_t number;
 
     service->handled++;
     service->sum++;
-    if (request->operation < DUO_OPERATIONS) {
-        service->ran[request->operation]++;
+    if (request->body_bytes == sizeof(number)) {
+        memcpy(&number, request->body, sizeof(number));
+        assert_true(number < DUO_OPERATIONS);
+        service->ran[number]++;
     }
     yb_request_reply(request, YB_OK, &service->sum, sizeof(service->sum), NULL, 0);
 }
@@ -499,6 +502,17 @@ duo_stop_server(struct duo *duo, bool drain)
     yb_net_destroy(&duo->nets[SERVER]);
     assert_int_equal(yb_replay_count(duo->replay).running, 0);
     yb_replay_destroy(&duo->replay);
+}
+
+void
+duo_renew_client(struct duo *duo)
+{
+    yb_peer_destroy(&duo->peer);
+    duo_kick(duo);
+    DUO_AWAIT(duo, yb_net_idle(duo->nets[CLIENT]));
+    yb_net_destroy(&duo->nets[CLIENT]);
+    make_net(duo, CLIENT);
+    duo->peer = duo_peer(duo);
 }
 
 void

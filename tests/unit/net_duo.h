@@ -66,7 +66,7 @@ struct service {
     uint32_t replied_data;
     uint32_t released;
     uint32_t busy_said;
-    uint8_t ran[DUO_OPERATIONS]; /* How often each operation was run. */
+    uint8_t ran[DUO_OPERATIONS]; /* How often each was run whose body is its number. */
     struct loan *loans;          /* Free ones; owned. */
 };
 
@@ -124,6 +124,9 @@ void duo_fini(struct duo *duo);
 /* Stop the server side and lose what it knew; start another life of it on the same port. */
 void duo_stop_server(struct duo *duo, bool drain);
 void duo_start_server(struct duo *duo);
+
+/* Put another net and another peer in the place of the client's, in the same life of its process. */
+void duo_renew_client(struct duo *duo);
 
 /* Make one more peer of the client's for the server's address. */
 struct yb_peer *duo_peer(struct duo *duo);

@@ -116,7 +116,7 @@ test_call__that_waits_for_a_connection_ends_unsent(void **state)
         duo.link.delay_ns = 300 * YB_NS_PER_MS;
         duo_start(&duo);
         caller_init(&caller, &duo, DUO_ADD);
-        caller.call.operation = 1;
+        caller.call.mutates = true;
         caller.call.deadline_ns = duo_deadline(&duo, 100);
         assert_int_equal(caller_submit(&caller), YB_OK);
         assert_int_equal(caller.call.state, YB_CALL_WAITING);
@@ -282,7 +282,7 @@ test_call__that_names_an_operation_and_was_sent_is_in_doubt(void **state)
 
         stage_init(&stage, how);
         caller_init(&stage.caller, &stage.duo, DUO_HOLD_ADD);
-        stage.caller.call.operation = 5;
+        stage.caller.call.mutates = true;
         if (how == BY_DEADLINE) {
             stage.caller.call.deadline_ns = duo_deadline(&stage.duo, DEADLINE_MS);
         }

@@ -273,7 +273,7 @@ test_conn__a_refused_request_is_answered_and_its_data_is_dropped(void **state)
         memset(caller.body, 0, sizeof(caller.body));
         caller.call.body = caller.body;
         caller.call.body_bytes = rows[i].body_bytes;
-        caller.call.operation = rows[i].operation;
+        caller.call.mutates = rows[i].operation != 0;
         caller.call.data = &iov;
         caller.call.data_count = rows[i].data ? 1 : 0;
         caller.scribble = true;

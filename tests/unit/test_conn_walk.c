@@ -13,6 +13,7 @@
 #define GUARD_BYTE 0x77
 
 struct walker {
+    uint64_t number; /* Of its mutation. */
     struct caller caller;
     bool busy;
     uint8_t *out;
@@ -62,7 +63,10 @@ walker_submit(struct walk *walk, struct walker *walker)
         call->reply_data = walker->in_iov;
         call->data_count = call->reply_data_count = walker->vectors;
     } else if (type == DUO_ADD) {
-        call->operation = ++walk->operation;
+        walker->number = ++walk->operation;
+        call->mutates = true;
+        call->body = &walker->number;
+        call->body_bytes = sizeof(walker->number);
     }
     call->lane = (enum yb_wire_lane)dice(walk, 2);
     call->class = (enum yb_class)dice(walk, YB_CLASS_COUNT);
@@ -88,7 +92,7 @@ walker_check(struct walk *walk, struct walker *walker)
     assert_int_equal(walker->caller.done, 1);
     assert_int_equal(call->state, YB_CALL_IDLE);
     if (call->type == DUO_ADD) {
-        uint8_t ran = walk->duo.service.ran[call->operation];
+        uint8_t ran = walk->duo.service.ran[walker->number];
 
         assert_true(ran <= 1);
         assert_true(!ok || ran == 1);

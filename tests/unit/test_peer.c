@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: P1 to P3 of net/peer.h, and what a lost connection means for a call.
+ * Goal: P1 to P4 of net/peer.h, and what a lost connection means for a call.
  * Method: a simulated network that cuts, swallows and comes back; restarts of a server on its port
  * also over real sockets. Whether a mutation was run is asked of the service, which counts.
  */
@@ -151,7 +151,7 @@ test_peer__a_lost_mutation_gets_its_first_answer_and_is_run_once(void **state)
     duo_init(&duo, "sim");
     duo_start(&duo);
     caller_init(&caller, &duo, DUO_HOLD_ADD);
-    caller.call.operation = 42;
+    caller.call.mutates = true;
     assert_int_equal(caller_submit(&caller), YB_OK);
     DUO_AWAIT(&duo, duo.service.held_count == 1);
     assert_true(yb_sim_cut(duo.sim, NULL, NULL) > 0);
@@ -184,7 +184,7 @@ test_peer__a_mutation_survives_a_cut_at_any_moment(void **state)
         duo_init(&duo, "sim");
         duo_start(&duo);
         caller_init(&caller, &duo, DUO_ADD);
-        caller.call.operation = 1;
+        caller.call.mutates = true;
         assert_int_equal(caller_submit(&caller), YB_OK);
         for (uint32_t i = 0; i < steps && caller.done == 0; i++) {
             duo_turn(&duo);
@@ -210,7 +210,7 @@ test_peer__another_life_of_the_server_is_not_asked_about_a_mutation(void **state
         duo_init(&duo, "sim");
         duo_start(&duo);
         caller_init(&caller, &duo, DUO_HOLD_ADD);
-        caller.call.operation = 42;
+        caller.call.mutates = true;
         caller.call.deadline_ns = duo_deadline(&duo, 100000);
         assert_int_equal(caller_submit(&caller), YB_OK);
         DUO_AWAIT(&duo, duo.service.held_count == 1);
@@ -232,26 +232,148 @@ test_peer__another_life_of_the_server_is_not_asked_about_a_mutation(void **state
     }
 }
 
+/* Send what `call` was once more, as the network would that kept a copy. */
 static void
-test_peer__one_operation_has_one_answer_whoever_asks(void **state)
+duplicate(struct duo *duo, const struct yb_call *call, struct caller *copy)
 {
-    struct caller callers[3];
+    struct yb_conn *conn = duo->nets[CLIENT]->conns;
+
+    while (conn != NULL && (!conn->initiator || conn->lane_class != (uint8_t)call->class ||
+                            conn->state != YB_CONN_OPEN)) {
+        conn = conn->next;
+    }
+    assert_non_null(conn);
+    caller_init(copy, duo, call->type);
+    copy->call.operation = call->operation;
+    copy->call.operation_slot = call->operation_slot;
+    assert_int_equal(yb_conn_call(conn, &copy->call), YB_OK);
+    duo_kick(duo);
+    DUO_AWAIT(duo, copy->done == 1);
+}
+
+static void
+test_peer__a_duplicate_gets_the_first_answer_until_its_slot_goes_on(void **state)
+{
+    struct caller callers[2];
+    struct caller copy;
     struct duo duo;
 
     (void)state;
     duo_init(&duo, "sim");
     duo_start(&duo);
-    for (uint32_t i = 0; i < 3; i++) {
-        caller_init(&callers[i], &duo, i < 2 ? DUO_ADD : DUO_HOLD_ADD);
-        callers[i].call.operation = 7; /* Even under another method's name. */
-        caller_run(&callers[i]);
-        caller_expect(&callers[i], YB_OK);
-        assert_memory_equal(callers[i].reply, callers[0].reply, sizeof(callers[i].reply));
-    }
-    assert_int_equal(duo.service.sum, 1);
-    callers[0].call.operation = 8;
+    caller_init(&callers[0], &duo, DUO_ADD);
+    callers[0].call.mutates = true;
     caller_run(&callers[0]);
+    caller_expect(&callers[0], YB_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        duplicate(&duo, &callers[0].call, &copy);
+        caller_expect(&copy, YB_OK);
+        assert_memory_equal(copy.reply, callers[0].reply, sizeof(copy.reply));
+    }
+    callers[1] = callers[0];
+    callers[1].call.owner = &callers[1];
+    caller_run(&callers[1]);
+    caller_expect(&callers[1], YB_OK);
+    assert_int_equal(callers[1].call.operation_slot, callers[0].call.operation_slot);
+    assert_true(callers[1].call.operation > callers[0].call.operation);
+    assert_int_equal(yb_replay_count(duo.replay).records, 1);
+    duplicate(&duo, &callers[0].call, &copy);
+    caller_expect(&copy, YB_STALE);
+    assert_true(copy.call.undecided);
+    duplicate(&duo, &callers[1].call, &copy);
+    caller_expect(&copy, YB_OK);
     assert_int_equal(duo.service.sum, 2);
+    duo_fini(&duo);
+}
+
+/* As many as are outstanding are remembered, not as many as are made. */
+static void
+test_peer__more_mutations_than_can_be_remembered_are_all_answered(void **state)
+{
+    enum { COUNT = 100000, ABREAST = 20 };
+    static struct caller callers[ABREAST];
+    uint64_t began_ns;
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    began_ns = duo_deadline(&duo, 0);
+    for (uint32_t i = 0; i < COUNT; i += ABREAST) {
+        for (uint32_t k = 0; k < ABREAST; k++) {
+            caller_init(&callers[k], &duo, DUO_ADD);
+            callers[k].call.mutates = true;
+            assert_int_equal(caller_submit(&callers[k]), YB_OK);
+        }
+        for (uint32_t k = 0; k < ABREAST; k++) {
+            DUO_AWAIT(&duo, callers[k].done == 1);
+            caller_expect(&callers[k], YB_OK);
+        }
+    }
+    assert_int_equal(duo.service.sum, COUNT);
+    assert_true(duo_deadline(&duo, 0) - began_ns <
+                YB_REPLAY_MARGIN_NS); /* On a clock of its own. */
+    assert_int_equal(yb_replay_count(duo.replay).records, ABREAST);
+    assert_true(yb_replay_count(duo.replay).bytes <= ABREAST * 64);
+    duo_fini(&duo);
+}
+
+static void
+test_peer__a_mutation_in_doubt_keeps_its_slot_until_its_end(void **state)
+{
+    struct caller held;
+    struct caller others[2];
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    caller_init(&held, &duo, DUO_HOLD_ADD);
+    held.call.mutates = true;
+    assert_int_equal(caller_submit(&held), YB_OK);
+    DUO_AWAIT(&duo, duo.service.held_count == 1);
+    assert_true(yb_sim_cut(duo.sim, NULL, NULL) > 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        caller_init(&others[i], &duo, DUO_ADD);
+        others[i].call.mutates = true;
+        caller_run(&others[i]);
+        caller_expect(&others[i], YB_OK);
+        assert_int_not_equal(others[i].call.operation_slot, held.call.operation_slot);
+    }
+    service_reply(&duo.service, YB_EXISTS, NULL, 0);
+    DUO_AWAIT(&duo, held.done == 1);
+    caller_expect(&held, YB_EXISTS);
+    assert_int_equal(duo.service.handled, 3);
+    duo_fini(&duo);
+}
+
+/* What a peer numbers is higher than what a peer before it did, whose place it takes. */
+static void
+test_peer__a_peer_that_follows_another_is_not_taken_for_its_duplicate(void **state)
+{
+    struct caller caller;
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 5; i++) {
+            caller_init(&caller, &duo, DUO_ADD);
+            caller.call.mutates = true;
+            caller_run(&caller);
+            caller_expect(&caller, YB_OK);
+        }
+        if (round == 0) {
+            yb_peer_destroy(&duo.peer);
+            duo_kick(&duo);
+            duo.peer = duo_peer(&duo);
+        } else {
+            duo_renew_client(&duo);
+        }
+    }
+    assert_int_equal(duo.service.sum, 15);
+    assert_int_equal(yb_replay_count(duo.replay).records, 1);
     duo_fini(&duo);
 }
 
@@ -265,7 +387,7 @@ test_peer__a_mutation_that_was_not_started_may_be_asked_again(void **state)
     duo_init(&duo, "sim");
     duo_start(&duo);
     caller_init(&caller, &duo, DUO_BUSY_ADD);
-    caller.call.operation = 3;
+    caller.call.mutates = true;
     caller_run(&caller);
     caller_expect(&caller, YB_AGAIN);
     assert_false(caller.call.undecided);
@@ -278,24 +400,26 @@ test_peer__a_mutation_that_was_not_started_may_be_asked_again(void **state)
 static void
 test_peer__an_undecided_mutation_is_in_doubt_at_its_deadline(void **state)
 {
-    struct caller first;
-    struct caller second;
+    struct caller caller;
+    struct caller copy;
     struct duo duo;
 
     (void)state;
     duo_init(&duo, "sim");
     duo_start(&duo);
-    caller_init(&first, &duo, DUO_HOLD_ADD);
-    caller_init(&second, &duo, DUO_HOLD_ADD);
-    first.call.operation = second.call.operation = 3;
-    second.call.deadline_ns = duo_deadline(&duo, 500);
-    assert_int_equal(caller_submit(&first), YB_OK);
+    caller_init(&caller, &duo, DUO_HOLD_ADD);
+    caller.call.mutates = true;
+    caller.call.deadline_ns = duo_deadline(&duo, 1500);
+    assert_int_equal(caller_submit(&caller), YB_OK);
     DUO_AWAIT(&duo, duo.service.held_count == 1);
-    caller_run(&second);
-    caller_expect_none(&second, YB_IN_DOUBT, true);
+    duplicate(&duo, &caller.call, &copy);
+    caller_expect(&copy, YB_AGAIN);
+    assert_true(copy.call.undecided);
+    assert_true(yb_sim_cut(duo.sim, NULL, NULL) > 0);
+    DUO_AWAIT(&duo, caller.done == 1);
+    caller_expect_none(&caller, YB_IN_DOUBT, true);
     assert_int_equal(duo.service.handled, 1);
     duo_fini(&duo);
-    caller_expect_none(&first, YB_IN_DOUBT, true);
 }
 
 static void
@@ -350,7 +474,7 @@ check_refused(struct duo *duo, enum yb_status status, const char *part)
 
     for (uint32_t i = 0; i < 2; i++) {
         caller_init(&callers[i], duo, DUO_ADD);
-        callers[i].call.operation = i + 1;
+        callers[i].call.mutates = true;
         callers[i].call.deadline_ns = YB_NEVER;
         assert_int_equal(caller_submit(&callers[i]), YB_OK);
     }
@@ -495,7 +619,7 @@ test_peer__destroying_it_ends_every_call_even_inside_done(void **state)
         duo_start(&duo);
         for (uint32_t i = 0; i < 3; i++) {
             caller_init(&held[i], &duo, i == 2 ? DUO_HOLD_ADD : DUO_HOLD);
-            held[i].call.operation = i == 2 ? 1 : 0;
+            held[i].call.mutates = i == 2;
             caller_init(&waiting[i], &duo, DUO_HOLD);
             assert_int_equal(caller_submit(&held[i]), YB_OK);
         }
@@ -609,7 +733,10 @@ main(void)
         cmocka_unit_test(test_peer__a_lost_mutation_gets_its_first_answer_and_is_run_once),
         cmocka_unit_test(test_peer__a_mutation_survives_a_cut_at_any_moment),
         cmocka_unit_test(test_peer__another_life_of_the_server_is_not_asked_about_a_mutation),
-        cmocka_unit_test(test_peer__one_operation_has_one_answer_whoever_asks),
+        cmocka_unit_test(test_peer__a_duplicate_gets_the_first_answer_until_its_slot_goes_on),
+        cmocka_unit_test(test_peer__more_mutations_than_can_be_remembered_are_all_answered),
+        cmocka_unit_test(test_peer__a_mutation_in_doubt_keeps_its_slot_until_its_end),
+        cmocka_unit_test(test_peer__a_peer_that_follows_another_is_not_taken_for_its_duplicate),
         cmocka_unit_test(test_peer__a_mutation_that_was_not_started_may_be_asked_again),
         cmocka_unit_test(test_peer__an_undecided_mutation_is_in_doubt_at_its_deadline),
         cmocka_unit_test(

@@ -146,7 +146,7 @@ recode_frame_header(const uint8_t *bytes, size_t length, struct golden_buffer *o
 static enum yb_status
 build_frame_header_request(struct golden_buffer *out)
 {
-    struct yb_wire_frame_header value = {.version = 1, .class = 0, .type = 1, .flags = 0, .status = 0, .body_bytes = 24, .credit_requests = 2, .data_bytes = UINT64_C(0x123456789a), .request_id = UINT64_C(0x102030405060708), .deadline_us = 250000, .trace_id = {{0x4b, 0xf9, 0x2f, 0x35, 0x77, 0xb3, 0x4d, 0xa6, 0xa3, 0xce, 0x92, 0x9d, 0x0e, 0x0e, 0x47, 0x36}}, .parent_span = UINT64_C(0xf067aa0ba902b7), .operation = 99, .credit_bytes = 65536};
+    struct yb_wire_frame_header value = {.version = 1, .class = 0, .type = 1, .flags = 0, .status = 0, .body_bytes = 24, .credit_requests = 2, .data_bytes = UINT64_C(0x123456789a), .request_id = UINT64_C(0x102030405060708), .deadline_us = 250000, .trace_id = {{0x4b, 0xf9, 0x2f, 0x35, 0x77, 0xb3, 0x4d, 0xa6, 0xa3, 0xce, 0x92, 0x9d, 0x0e, 0x0e, 0x47, 0x36}}, .parent_span = UINT64_C(0xf067aa0ba902b7), .operation = 99, .credit_bytes = 65536, .slot = 3};
 
     yb_wire_frame_header_store(&value, out->bytes);
     value.header_crc = golden_crc32c(out->bytes, 92);
@@ -156,7 +156,7 @@ build_frame_header_request(struct golden_buffer *out)
 static enum yb_status
 build_frame_header_reply(struct golden_buffer *out)
 {
-    struct yb_wire_frame_header value = {.version = 1, .class = 2, .type = 2, .flags = 1, .status = -7, .body_bytes = 0, .credit_requests = 1, .data_bytes = 0, .request_id = 77, .deadline_us = 0, .trace_id = {{0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}}, .parent_span = 0, .operation = 0, .credit_bytes = 4096};
+    struct yb_wire_frame_header value = {.version = 1, .class = 2, .type = 2, .flags = 1, .status = -7, .body_bytes = 0, .credit_requests = 1, .data_bytes = 0, .request_id = 77, .deadline_us = 0, .trace_id = {{0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}}, .parent_span = 0, .operation = 0, .credit_bytes = 4096, .slot = 0};
 
     yb_wire_frame_header_store(&value, out->bytes);
     value.header_crc = golden_crc32c(out->bytes, 92);

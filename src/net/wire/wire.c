@@ -779,9 +779,6 @@ frame_header_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
     if (!yb_wire_zero(bytes + 10, 2)) {
         return yb_wire_bad(error, "frame_header", "reserved", "reserved bytes must be zero", (uint64_t)bytes[10]);
     }
-    if (!yb_wire_zero(bytes + 88, 4)) {
-        return yb_wire_bad(error, "frame_header", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[88]);
-    }
     return true;
 }
 

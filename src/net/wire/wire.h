@@ -75,7 +75,7 @@ const char *yb_wire_type_name(uint32_t value);
 
 /* Bits of `frame_header.flags`. All others must be zero. */
 #define YB_WIRE_FRAME_FLAG_REPLY ((uint16_t)0x1) /* The answer to the request with the same request_id. */
-#define YB_WIRE_FRAME_FLAG_UNDECIDED ((uint16_t)0x2) /* In a reply with status AGAIN: an earlier attempt of the same operation is still running; ask again. */
+#define YB_WIRE_FRAME_FLAG_UNDECIDED ((uint16_t)0x2) /* In a reply with status AGAIN: an earlier attempt of the same operation is still running; ask again. With status STALE: its slot has a higher operation, so it was not run now; whether it was before is not known any more. */
 #define YB_WIRE_FRAME_FLAG_ALL ((uint16_t)0x3)
 
 /* Optional abilities. Both sides may use what both announced; unknown bits are ignored. */
@@ -351,7 +351,7 @@ enum {
     YB_WIRE_FRAME_HEADER_AT_PARENT_SPAN = 64,
     YB_WIRE_FRAME_HEADER_AT_OPERATION = 72,
     YB_WIRE_FRAME_HEADER_AT_CREDIT_BYTES = 80,
-    YB_WIRE_FRAME_HEADER_AT_RESERVED2 = 88,
+    YB_WIRE_FRAME_HEADER_AT_SLOT = 88,
     YB_WIRE_FRAME_HEADER_AT_HEADER_CRC = 92,
 };
 
@@ -371,10 +371,15 @@ struct yb_wire_frame_header {
     uint64_t deadline_us;
     struct yb_id trace_id; /* W3C trace id; zero: not traced. */
     uint64_t parent_span; /* Span that caused this request; 0: none. */
-    /* Names a mutation, so that a duplicate gets the first answer; 0: not a mutation. */
+    /* Names a mutation, so that a duplicate gets the first answer; 0: not a mutation. Of two in
+     * one slot the later has the higher number. */
     uint64_t operation;
     /* Bytes of requests that the receiver of this frame may send in addition. */
     uint64_t credit_bytes;
+    /* Of a mutation: its place among those that are outstanding on this lane, class and stripe.
+     * A higher operation in the slot says that nobody waits for the answers of lower ones any
+     * more. Otherwise 0. */
+    uint32_t slot;
     uint32_t header_crc; /* CRC32C of the 92 bytes before it. */
 };
 
@@ -396,6 +401,7 @@ yb_wire_frame_header_load(const uint8_t *bytes, struct yb_wire_frame_header *out
     out->parent_span = yb_wire_get_u64(bytes + 64);
     out->operation = yb_wire_get_u64(bytes + 72);
     out->credit_bytes = yb_wire_get_u64(bytes + 80);
+    out->slot = yb_wire_get_u32(bytes + 88);
     out->header_crc = yb_wire_get_u32(bytes + 92);
 }
 
@@ -418,7 +424,7 @@ yb_wire_frame_header_store(const struct yb_wire_frame_header *value, uint8_t *by
     yb_wire_put_u64(bytes + 64, value->parent_span);
     yb_wire_put_u64(bytes + 72, value->operation);
     yb_wire_put_u64(bytes + 80, value->credit_bytes);
-    memset(bytes + 88, 0, 4);
+    yb_wire_put_u32(bytes + 88, value->slot);
     yb_wire_put_u32(bytes + 92, value->header_crc);
 }
 
