@@ -170,7 +170,7 @@
       "bodies that one worker may be putting together, all connections together")         \
     X(net,     replay_records,       U32,    "operations",  "65536",                      \
       1, 16777216, none, "",                                                              \
-      "mutations whose answers are remembered for callers that ask again")                \
+      "mutations outstanding at callers whose answers are remembered, in case that they ask again")                \
     X(net,     replay_bytes,         BYTES,  "bytes",       "16m",                        \
       64 * YB_CONFIG_KIB, 64 * YB_CONFIG_GIB, none, "",                                   \
       "bytes of remembered answers")                                                      \

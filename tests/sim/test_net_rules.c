@@ -133,6 +133,31 @@ test_net__a_late_copy_of_an_acknowledged_mutation_is_refused_and_not_run(void **
     world_destroy(&world);
 }
 
+/* Each lane has slots of its own: what one of them acknowledges is not another's. */
+static void
+test_net__what_one_lane_acknowledges_is_its_own(void **state)
+{
+    struct world *world = pair();
+    struct world_ask slow = {
+        .kind = WORLD_ADD, .lane = YB_WIRE_LANE_BULK, .deadline_ms = 5000, .delay_us = 1000000};
+    struct world_ask fast = {.kind = WORLD_ADD, .deadline_ms = 5000};
+    struct world_call *held;
+
+    (void)state;
+    connect_lanes(world);
+    held = world_call(world, CLIENT, &slow);
+    world_run_ms(world, 50);
+    (void)yb_sim_cut(world->sim, NULL, NULL); /* It asks again. */
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ok(world_call_and_wait(world, CLIENT, &fast));
+    }
+    assert_false(world_is_done(held));
+    assert_true(world_run_until_done(world, 5000));
+    assert_ok(held);
+    assert_int_equal(world_applied(held), 1);
+    world_destroy(&world);
+}
+
 /* A mutation that its caller gave up runs on; the next one in its slot does not wait for it. */
 static void
 test_net__a_mutation_that_was_given_up_ends_behind_the_next_one_in_its_slot(void **state)
@@ -464,6 +489,7 @@ main(void)
         cmocka_unit_test(test_net__a_duplicate_of_a_running_mutation_waits_for_its_answer),
         cmocka_unit_test(test_net__an_operation_that_still_runs_when_time_is_up_is_in_doubt),
         cmocka_unit_test(test_net__a_late_copy_of_an_acknowledged_mutation_is_refused_and_not_run),
+        cmocka_unit_test(test_net__what_one_lane_acknowledges_is_its_own),
         cmocka_unit_test(
             test_net__a_mutation_that_was_given_up_ends_behind_the_next_one_in_its_slot),
         cmocka_unit_test(test_net__a_small_memory_of_answers_is_enough_for_a_caller_that_goes_on),
