@@ -20,11 +20,9 @@
 #include "daemon/process.h"
 #include "daemon/roles.h"
 
-#define READY_NS       (5 * YB_NS_PER_S)
-#define REPLAY_RECORDS (1u << 22)
-#define REPLAY_BYTES   (2ull << 30)
-#define OPEN_NS        (5 * YB_NS_PER_S)
-#define WORKING_KEYS   32768u /* That gets go round among: fewer than a client has hints for. */
+#define READY_NS     (5 * YB_NS_PER_S)
+#define OPEN_NS      (5 * YB_NS_PER_S)
+#define WORKING_KEYS 32768u /* That gets go round among: fewer than a client has hints for. */
 
 static uint64_t
 now_ns(void)
@@ -55,10 +53,6 @@ serve(struct yb_config *config, int ready_fd)
 
     config->node_memory = YB_BENCH_STORE_POOL_BYTES;
     config->directory_cluster_file[0] = 0; /* None. */
-    /* A put's answer is remembered for a minute, in case that its caller asks again. What is told
-     * to wait for room there would be measured as the store's rate. */
-    config->net_replay_records = REPLAY_RECORDS;
-    config->net_replay_bytes = REPLAY_BYTES;
     config->log_level = YB_CONFIG_LOG_LEVEL_ERROR;
     if (yb_process_create(&options, &process, why) != YB_OK ||
         yb_process_serve(process, &roles, why) != YB_OK) {
