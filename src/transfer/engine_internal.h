@@ -119,7 +119,7 @@ struct yb_transfer {
     struct yb_service service;
     struct yb_transfer_worker *workers;
     uint32_t worker_count;
-    struct yb_net *nets[64];      /* Of the workers, for the server. */
+    struct yb_net *nets[64]; /* Of the workers, for the server. */
 
     struct yb_lock lock;    /* Protects everything below. */
     pthread_cond_t changed; /* A batch has ended, or an order was carried out. */

@@ -125,7 +125,7 @@ void duo_fini(struct duo *duo);
 void duo_stop_server(struct duo *duo, bool drain);
 void duo_start_server(struct duo *duo);
 
-/* Put another net and another peer in the place of the client's, in the same life of its process. */
+/* Put another net and peer in the place of the client's, in the same life of its process. */
 void duo_renew_client(struct duo *duo);
 
 /* Make one more peer of the client's for the server's address. */
