@@ -32,12 +32,16 @@ def check_elf(path, inside):
     for needed in re.findall(r"NEEDED\s+(\S+)", told("objdump", "-p", str(path))):
         if not SYSTEM.match(needed) and needed not in inside:
             yield f"needs {needed}, which is not in the wheel"
+    for where in re.findall(r"R(?:UN)?PATH\s+(\S+)", told("objdump", "-p", str(path))):
+        if not all(part.startswith("$ORIGIN") for part in where.split(":")):
+            yield f"looks for libraries in {where}"
     if path.name.startswith("_native."):
         shown = re.findall(r"^[0-9a-f]+ g .*\s(\S+)$", symbols, re.M)
         if shown != ["PyInit__native"]:
             yield f"shows {', '.join(shown[:5])}, not PyInit__native alone"
-        if re.search(r"\*UND\*.*\s(SSL_|EVP_|CRYPTO_)", symbols):
-            yield "takes OpenSSL from outside"
+        outside = re.findall(r"\*UND\*.*\s((?:SSL_|EVP_|CRYPTO_|yb_)\S*)$", symbols, re.M)
+        if outside:
+            yield f"takes {', '.join(outside[:5])} from outside"
 
 
 def check(wheel):

@@ -57,7 +57,14 @@ yb_compat_store_size(struct yb_compat_store *store, const yb_compat_key *key)
         .timeout_ns = YB_COMPAT_LOOK_NS,
     };
     struct yb_client *client = yb_compat_store_enter(store);
-    struct yb_client_item item = {.key = key->iov_base, .key_bytes = (uint32_t)key->iov_len};
+    char first;
+    const struct iovec room = {&first, 1};
+    /* Of a byte that is read the node tells the exact size; the directory's is rounded up. */
+    struct yb_client_item item = {.key = key->iov_base,
+                                  .key_bytes = (uint32_t)key->iov_len,
+                                  .iov = &room,
+                                  .iov_count = 1,
+                                  .ranged = true};
 
     if (client == NULL) {
         return YB_COMPAT_INVALID_PARAMS;
@@ -66,7 +73,7 @@ yb_compat_store_size(struct yb_compat_store *store, const yb_compat_key *key)
         yb_compat_store_leave(store);
         return YB_COMPAT_INVALID_KEY;
     }
-    yb_compat_items_run(client, YB_CLIENT_OP_EXIST, &item, 1, &call);
+    yb_compat_items_run(client, YB_CLIENT_OP_GET, &item, 1, &call);
     yb_compat_store_leave(store);
     return item.status == YB_OK ? (int64_t)item.size
                                 : yb_compat_code(item.status, YB_COMPAT_CALL_READ);
