@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine between two objects and between two processes; every byte is compared."""
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -199,6 +200,27 @@ for line in sys.stdin:
     start, length = map(int, line.split())
     print(memory.raw[start:start + length].hex(), flush=True)
 """
+
+
+class Stopped:
+    """A peer that can be stopped for a while."""
+
+    def __init__(self, code):
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
 
 
 def test_another_process_gets_the_bytes(pair, registered):
