@@ -519,7 +519,6 @@ on_registered(void *owner, const struct yb_member_registration *registration)
     node->want_keys = registration->want_keys;
     node->slot_state = YB_WIRE_SLOT_STATE_SERVING;
     take_tenants(node, registration->flush_version, &registration->tenants);
-    stream.inventory = true;
     node->registered = true;
     yb_publisher_begin(node->publisher, &stream);
     republish(node);

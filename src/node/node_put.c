@@ -82,14 +82,25 @@ yb_node_commit(struct yb_node *node, struct yb_block *block)
 {
     uint64_t chunks = (block->size + YB_BLOCK_CHUNK_BYTES - 1) / YB_BLOCK_CHUNK_BYTES;
 
+    uint32_t whole = 0;
+
     YB_ASSERT(block->state == YB_BLOCK_IN_FLIGHT);
-    if (block->checked && yb_crc32c(yb_node_bytes(node, block), block->size) != block->checksum) {
-        return YB_CORRUPT;
-    }
+    /* Every byte is summed once, whoever wants to know. */
     for (uint64_t i = 0; block->summed && i < chunks; i++) {
+        uint64_t left = block->size - i * YB_BLOCK_CHUNK_BYTES;
         uint32_t sum = chunk_sum(node, block, i);
 
         memcpy(sums_of(node, block) + i * sizeof(sum), &sum, sizeof(sum));
+        if (block->checked) {
+            whole = yb_crc32c_combine(whole, sum,
+                                      left < YB_BLOCK_CHUNK_BYTES ? left : YB_BLOCK_CHUNK_BYTES);
+        }
+    }
+    if (block->checked && !block->summed) {
+        whole = yb_crc32c(yb_node_bytes(node, block), block->size);
+    }
+    if (block->checked && whole != block->checksum) {
+        return YB_CORRUPT;
     }
     block->state = YB_BLOCK_COMMITTED;
     yb_dram_set_state(node->pool, &block->extent, YB_DRAM_UNGRANTED);

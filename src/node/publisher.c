@@ -39,7 +39,7 @@ struct message {
 };
 
 /* Where the inventory stands. */
-enum walk { WALK_NONE, WALK_BEGIN, WALK_CHUNKS, WALK_END, WALK_ENDING, WALK_DONE };
+enum walk { WALK_BEGIN, WALK_CHUNKS, WALK_END, WALK_DONE };
 
 struct yb_publisher {
     uint32_t magic;
@@ -334,7 +334,7 @@ fill_inventory(struct yb_publisher *publisher, struct message *message)
     message->tenant = 0;
     message->replaces = false;
     message->phase = publisher->walk == WALK_BEGIN ? YB_WIRE_PHASE_BEGIN : YB_WIRE_PHASE_END;
-    publisher->walk = publisher->walk == WALK_BEGIN ? WALK_CHUNKS : WALK_ENDING;
+    publisher->walk = publisher->walk == WALK_BEGIN ? WALK_CHUNKS : WALK_DONE;
     return true;
 }
 
@@ -413,7 +413,7 @@ yb_publisher_begin(struct yb_publisher *publisher, const struct yb_publisher_str
     publisher->open = true;
     publisher->round++;
     publisher->sequence = 0;
-    publisher->walk = stream->inventory ? WALK_BEGIN : WALK_DONE;
+    publisher->walk = WALK_BEGIN;
     publisher->cursor = 0;
     publisher->has_ahead = false;
     publisher->replaces = 0;
@@ -475,7 +475,7 @@ yb_publisher_end(struct yb_publisher *publisher)
         }
     }
     publisher->reserved = 0;
-    publisher->walk = WALK_NONE;
+    publisher->walk = WALK_DONE;
 }
 
 bool

@@ -3,7 +3,7 @@
  * publisher.h -- a node's ordered stream of publications to its directory.
  *
  * What happened to blocks is put into a queue and sent in messages, in order, each with all
- * that waits, up to YB_PUBLISHER_MESSAGES under way. An inventory, when one is asked for, goes
+ * that waits, up to YB_PUBLISHER_MESSAGES under way. An inventory, with which each stream begins, goes
  * between the news and never in front of them (RULES A9, C6).
  *
  *     queue of news ----+                       answered: on_answer per item, in order
@@ -79,8 +79,7 @@ struct yb_publisher_stream {
     uint64_t incarnation;
     uint64_t epoch;
     uint16_t slot;
-    bool inventory; /* Begin with one. */
-    bool keys;      /* Send full keys. */
+    bool keys; /* Send full keys. */
 };
 void yb_publisher_begin(struct yb_publisher *publisher, const struct yb_publisher_stream *stream);
 

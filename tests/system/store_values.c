@@ -13,7 +13,7 @@
 #define BLANK       0xee
 #define MAX_PIECE   64u /* Behind a piece that claims SIZE_MAX bytes. */
 #define PIECES_MAX  16u
-#define SIZES_MAX   64u
+#define SIZES_MAX   1024u
 #define SHOWN_MAX   200000u
 
 static void *

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import time
 
-from yuebing import (DEADLINE_S, PROGRAM, Serve, case, environment, expect, folder, main,
-                     new_secret, run, split, until)
+from yuebing import (DEADLINE_S, PROGRAM, SLOWER, Serve, Thread, case, environment, expect, folder,
+                     main, new_secret, run, split, threads, until)
 
 MEMORY = "8m"
 
@@ -17,9 +17,9 @@ def serve(*words, command="serve", **more):
     return Serve("--http", "127.0.0.1:0", "--memory", MEMORY, *words, command=command, **more)
 
 
-def ask(server, method, path, **headers):
+def ask(server, method, path, timeout=DEADLINE_S, **headers):
     host, port = split(server.ready["http"])
-    connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
@@ -145,6 +145,46 @@ def _():
                 node.process.send_signal(signal.SIGCONT)
                 until(lambda: ask(again, "GET", "/readyz")[0] == 200, "rebuilt")
                 until(lambda: ask(node, "GET", "/readyz")[0] == 200, "registered again")
+
+
+def stands_still(server):
+    """What readyz says within a while after a thread was stopped, if that matters to it."""
+    until_s = time.monotonic() + 1.5 * SLOWER
+    while time.monotonic() < until_s:
+        try:
+            code, found = ask(server, "GET", "/readyz", timeout=1)
+            alive = ask(server, "GET", "/healthz", timeout=1)[0]
+        except OSError:
+            return []  # It is the one that would answer.
+        if code == 503 and "has not turned" in found["text"]:
+            expect(alive == 200, "it lives all the same")
+            return [found["text"]]
+    return []
+
+
+def stalls(server):
+    """Stop one thread after the other; returns what readyz said of each that matters to it."""
+    said = []
+    for tid in threads(server.pid):
+        try:
+            with Thread(tid):
+                said += stands_still(server)
+        except ProcessLookupError:
+            continue
+        until(lambda: ask(server, "GET", "/readyz")[0] == 200, "it is ready again")
+    return said
+
+
+@case("a worker that has not turned for a second makes it not ready, alive, and ready again after")
+def _():
+    with Serve("--http", "127.0.0.1:0", "--directory-lease-ms", str(60_000)) as directory:
+        until(lambda: ask(directory, "GET", "/readyz")[0] == 200, "ready")
+        said = stalls(directory)
+        expect(len(said) == 1 and "directory" in said[0], f"{said}")
+        with serve("--directory", directory.address, "--name", "n0", command="node") as node:
+            until(lambda: ask(node, "GET", "/readyz")[0] == 200, "ready")
+            said = stalls(node)
+            expect(len(said) == 1 and "node n0 has not turned" in said[0], f"{said}")
 
 
 @case("many who ask at once are all answered, and do not hold up the store")

@@ -11,6 +11,8 @@ Every wait has a deadline and waits for a condition. A test prints TAP and ends
 with exit status 0 if every case passed. The program is $YUEBING.
 """
 import contextlib
+import ctypes
+import errno
 import hashlib
 import hmac
 import json
@@ -100,6 +102,38 @@ def environment():
     """The environment without settings of whoever runs the tests."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith("YUEBING")}
+
+
+class Thread:
+    """One thread of a child that stands still while all others run: what ptrace(2) can do.
+
+        with Thread(tid):
+            ...
+    """
+    DETACH, SEIZE, INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
+
+    def __init__(self, tid):
+        self.tid = tid
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long] * 4
+
+    def __enter__(self):
+        if self.libc.ptrace(self.SEIZE, self.tid, 0, 0) != 0:
+            if ctypes.get_errno() == errno.ESRCH:
+                raise ProcessLookupError("it has ended")
+            raise Skipped(f"a child's thread may not be stopped: "
+                          f"{os.strerror(ctypes.get_errno())}")
+        expect(self.libc.ptrace(self.INTERRUPT, self.tid, 0, 0) == 0, "it is interrupted")
+        os.waitpid(self.tid, self.WALL)
+        return self
+
+    def __exit__(self, *_):
+        self.libc.ptrace(self.DETACH, self.tid, 0, 0)
+
+
+def threads(pid):
+    """All but the first one."""
+    return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid)
 
 
 class Result:
