@@ -320,7 +320,8 @@ take_data(struct yb_conn *conn, const uint8_t *bytes, size_t length)
 
         /* An empty vector may name no memory at all. */
         if (take > 0 &&
-            yb_foreign_put((uint8_t *)vector->iov_base + in->sink_skip, bytes, take) != YB_OK) {
+            yb_foreign_put(&conn->net->foreign, (uint8_t *)vector->iov_base + in->sink_skip, bytes,
+                           take) != YB_OK) {
             yb_conn_in_fault(conn);
             return taken;
         }

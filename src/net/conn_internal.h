@@ -13,6 +13,7 @@
 #define YB_NET_CONN_INTERNAL_H
 
 #include "net/conn.h"
+#include "net/foreign.h"
 #include "net/frame.h"
 #include "net/net.h"
 #include "net/request.h"
@@ -181,6 +182,7 @@ struct yb_net {
     uint64_t bodies_bytes; /* Of all body buffers; limits.bodies_bytes_max bounds it. */
     uint64_t generation;   /* Of the last connection that was made from here. */
     uint64_t operation;    /* Of the last mutation that was numbered here. */
+    struct yb_foreign foreign;
     struct yb_chunk *chunks;
     uint32_t chunk_count;
     struct yb_request *requests; /* Free records. */

@@ -28,7 +28,7 @@
 #include "net/foreign.h"
 
 /* Data is encrypted in pieces of this size. */
-#define TLS_PIECE_BYTES (16u * 1024u)
+#define TLS_PIECE_BYTES YB_FOREIGN_TAKE_BYTES_MAX
 
 /* A write of a lower class ends early, so that others are looked after (E4 in io_epoll.c). */
 #define PATIENT_WRITE_MAX (YB_IO_PATIENT_BYTES + 4096u)
@@ -493,6 +493,26 @@ hand_over_gathered(struct yb_conn *conn, const struct gather *gather)
     }
 }
 
+/* Encrypt what was gathered; data of callers is copied first, which is how its absence shows. */
+static enum yb_status
+encrypt(struct yb_conn *conn, const struct gather *gather, size_t *taken_out)
+{
+    bool is_data = conn->out.frames != NULL && conn->out.sent == conn->out.frames->end;
+    const uint8_t *bytes = gather->iov[0].iov_base;
+    size_t length = gather->iov[0].iov_len;
+
+    length = length < TLS_PIECE_BYTES ? length : TLS_PIECE_BYTES;
+    if (is_data) {
+        enum yb_status status = yb_foreign_take(&conn->net->foreign, bytes, length, &bytes);
+
+        if (status != YB_OK) {
+            pop_frame(conn, status);
+            return status;
+        }
+    }
+    return yb_tls_write(conn->tls, bytes, length, taken_out);
+}
+
 /* Encrypt what is queued until the TLS buffer is full, and write what that made. */
 static enum yb_status
 flush_tls(struct yb_conn *conn)
@@ -510,15 +530,7 @@ flush_tls(struct yb_conn *conn)
         if (gather.count == 0) {
             break;
         }
-        if (conn->out.frames != NULL && conn->out.sent == conn->out.frames->end &&
-            yb_foreign_peek(gather.iov[0].iov_base, gather.iov[0].iov_len) != YB_OK) {
-            pop_frame(conn, YB_FAULT);
-            return YB_FAULT;
-        }
-        status = yb_tls_write(conn->tls, gather.iov[0].iov_base,
-                              gather.iov[0].iov_len < TLS_PIECE_BYTES ? gather.iov[0].iov_len
-                                                                      : TLS_PIECE_BYTES,
-                              &taken);
+        status = encrypt(conn, &gather, &taken);
         if (status == YB_AGAIN) {
             break;
         }

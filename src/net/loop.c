@@ -35,11 +35,19 @@ struct yb_loop {
     struct yb_timer_wheel timers;
 };
 
+/* The loop that waits, or hands out what it waited for, on this thread. */
+static _Thread_local const struct yb_loop *waiting;
+
 static void
 wake_loop(void *context)
 {
     struct yb_loop *loop = context;
 
+    /* Mail from a callback of its own: it runs before the loop can sleep or rest again, and an io
+     * that has delivered anything does not. */
+    if (waiting == loop) {
+        return;
+    }
     yb_io_wake(loop->io);
     if (loop->woken != NULL) {
         loop->woken(loop->woken_owner);
@@ -265,7 +273,9 @@ wait_for_work(struct yb_loop *loop, uint64_t timeout_ns)
         began_ns = yb_clock_now(loop->clock);
     }
     loop->counters.sleeps++;
+    waiting = loop;
     (void)poll_io(loop, timeout_ns);
+    waiting = NULL;
     yb_mailbox_sleep_finish(&loop->mailbox);
     if (may_spin && !spun) {
         bool was_short = yb_loop_now(loop) - began_ns <= loop->spin_ns;

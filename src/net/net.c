@@ -95,6 +95,7 @@ yb_net_create(const struct yb_net_options *options, struct yb_net **net_out)
         return YB_NO_MEMORY;
     }
     net->options = *options;
+    yb_foreign_init(&net->foreign);
     if (!add_service(net, &yb_net_service) ||
         (options->service != NULL && !add_service(net, options->service))) {
         goto err_free;
@@ -137,6 +138,7 @@ yb_net_destroy(struct yb_net **net_ref)
     if (net->shard != NULL) {
         yb_stats_shard_release(&net->shard);
     }
+    yb_foreign_fini(&net->foreign);
     net->magic = 0;
     free(net);
 }
