@@ -6,6 +6,7 @@
  *     client_batch.c  batches: records and handles, mail to the worker, waiting
  *     client_look.c   listings, removal by pattern, nodes, counters
  *     client_drain.c  orders of an administrator
+ *     client_beside.c what src/compat needs: where values are, and copies of them
  *     client_pin.c    memory of this host: the engine, what is registered, what is borrowed
  *     chain.c         keys of sequences
  *
@@ -149,7 +150,20 @@ YB_CHECKED enum yb_status yb_client_engine_create(struct yb_client *client,
                                                   const struct yb_client_options *options,
                                                   char *message, size_t bytes);
 
-/* ---- client_drain.c; all on the worker ---- */
+/* ---- client_look.c ---- */
+
+/* Ask, on the worker, and wait; returns the answer's status. For who is inside, and no worker. */
+YB_CHECKED enum yb_status yb_client_ask(struct yb_client *client, struct yb_client_look *look);
+
+/* ---- client_drain.c ---- */
+
+/* Give an order as an administrator and wait: to the directory, or, if `address` is not NULL, to
+ * the node that serves there. Of `call` type, class, deadline, body and reply are the caller's. For
+ * who is inside. */
+YB_CHECKED enum yb_status yb_client_admin_call(struct yb_client *client, const char *address,
+                                               const struct yb_call *call, uint32_t *reply_out);
+
+/* All on the worker. */
 
 void yb_client_admin_stop(struct yb_client *client);
 bool yb_client_admin_idle(const struct yb_client *client);

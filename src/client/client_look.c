@@ -9,11 +9,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "client/beside.h"
 #include "client/client_internal.h"
 #include "directory/wire/directory_wire.h"
 #include "node/wire/node_wire.h"
-#include "yuebing/transfer.h"
 
 #define PIECE_ITEMS   512u
 #define QUESTION_ROOM (YB_WIRE_LIST_QUESTION_BYTES_MAX)
@@ -81,6 +79,16 @@ ask_one(struct yb_client *client, struct ask *ask)
     return ask->look.status;
 }
 
+enum yb_status
+yb_client_ask(struct yb_client *client, struct yb_client_look *look)
+{
+    struct ask ask = {.look = *look};
+    enum yb_status status = ask_one(client, &ask);
+
+    *look = ask.look;
+    return status;
+}
+
 /* ---- nodes and counters ---------------------------------------------------------------------- */
 
 struct snapshot {
@@ -135,35 +143,6 @@ yb_client_counters(struct yb_client *client, struct yb_client_counters *counters
     yb_client_run(client, copy_counters, &snapshot);
     *counters_out = snapshot.counters;
     yb_client_leave(client);
-}
-
-static void
-look_again(void *context)
-{
-    struct yb_client *client = context;
-
-    yb_client_core_look_again(client->core);
-}
-
-void
-yb_client_look_again(struct yb_client *client)
-{
-    if (yb_client_enter(client) == YB_OK) {
-        yb_client_run(client, look_again, client);
-        yb_client_leave(client);
-    }
-}
-
-enum yb_status
-yb_client_engine_address(struct yb_client *client, char *text_out, size_t room)
-{
-    enum yb_status status = yb_client_enter(client);
-
-    if (status == YB_OK) {
-        status = yb_transfer_address(client->engine, text_out, room);
-        yb_client_leave(client);
-    }
-    return status;
 }
 
 /* ---- listings -------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #define WAIT_STEP_NS YB_NS_PER_S
 #define HEALTH_NS    (3 * YB_NS_PER_S)
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- life --------------------------------------------------------------------------------- */
 
 struct yb_compat_store *
 yb_compat_store_create(void)
@@ -92,7 +92,7 @@ yb_compat_store_close(struct yb_compat_store *store)
     return YB_COMPAT_OK;
 }
 
-/* ---- who is inside -------------------------------------------------------------------------- */
+/* ---- who is inside ------------------------------------------------------------------------ */
 
 struct yb_client *
 yb_compat_store_enter(struct yb_compat_store *store)
@@ -124,7 +124,7 @@ yb_compat_store_leave(struct yb_compat_store *store)
     yb_lock_release(&store->lock);
 }
 
-/* ---- batches -------------------------------------------------------------------------------- */
+/* ---- batches ------------------------------------------------------------------------------ */
 
 void
 yb_compat_fill(int32_t *codes, uint32_t count, int32_t code)
@@ -188,7 +188,7 @@ yb_compat_items_run(struct yb_client *client, enum yb_client_op op, struct yb_cl
     }
 }
 
-/* ---- how it stands -------------------------------------------------------------------------- */
+/* ---- how it stands ------------------------------------------------------------------------ */
 
 int32_t
 yb_compat_store_health(struct yb_compat_store *store)

@@ -24,7 +24,7 @@ outcome(const struct yb_client_item *item)
                                  : yb_compat_code(item->status, YB_COMPAT_CALL_READ);
 }
 
-/* ---- into callers' memory --------------------------------------------------------------------- */
+/* ---- into callers' memory ------------------------------------------------------------------- */
 
 static bool
 value_fits(const struct yb_compat_value *value)
@@ -91,7 +91,7 @@ yb_compat_store_get_into(struct yb_compat_store *store, const yb_compat_key *key
     yb_compat_store_leave(store);
 }
 
-/* ---- into our memory -------------------------------------------------------------------------- */
+/* ---- into our memory ------------------------------------------------------------------------ */
 
 /* One get: which keys are still to be got, and where their bytes go. */
 struct fetch {
@@ -221,7 +221,7 @@ yb_compat_buffer_free(struct yb_compat_buffer *buffer)
     *buffer = (struct yb_compat_buffer){0};
 }
 
-/* ---- in ranges -------------------------------------------------------------------------------- */
+/* ---- in ranges ------------------------------------------------------------------------------ */
 
 /* Find out how large the values are. `sizes` and `codes` of every key are written. */
 static bool

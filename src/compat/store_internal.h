@@ -7,7 +7,10 @@
  *     store_keys.c     exist, size, remove
  *     store_put.c      put and upsert
  *     store_get.c      get, whole and in ranges
- *     store_memory.c   registered ranges, memory that processes share
+ *     store_dummy.c    processes that use another one's segment
+ *     store_memory.c   registered ranges, memory that processes share, copies to and from devices
+ *     store_session.c  reads and writes of values that are looked up once
+ *     store_place.c    replicas, tasks that copy and move them, segments given by hand
  *
  *     IDLE --setup--> OPENING --> OPEN --close--> CLOSING --> IDLE
  *
@@ -47,6 +50,27 @@ struct yb_compat_region {
     uint64_t bytes;
 };
 
+struct yb_compat_door;
+struct yb_compat_session; /* store_session.c */
+
+#define YB_COMPAT_SESSION_BUCKETS 4096u
+#define YB_COMPAT_SESSIONS_MAX    65536u
+
+/* Sessions by key. */
+struct yb_compat_sessions {
+    uint32_t count;
+    uint64_t bytes; /* That are staged. */
+    struct yb_compat_session *buckets[YB_COMPAT_SESSION_BUCKETS];
+};
+
+#define YB_COMPAT_TASKS_MAX         256u /* That are remembered. */
+#define YB_COMPAT_TASKS_RUNNING_MAX 16u
+
+struct yb_compat_task_record {
+    bool used;
+    struct yb_compat_task task;
+};
+
 struct yb_compat_store {
     uint32_t magic;
     pid_t process;
@@ -54,7 +78,9 @@ struct yb_compat_store {
 
     /* Written while nobody is inside. */
     struct yb_client *client;
+    struct yb_memory *memory; /* Of devices. */
     char hostname[64];
+    char tenant[80];
     uint64_t local_buffer_bytes;
     struct yb_node_open_options segment; /* What segments are opened with; its texts are below. */
     char directory[300];
@@ -69,6 +95,12 @@ struct yb_compat_store {
     struct yb_compat_region *regions; /* By address. */
     uint32_t region_count;
     uint32_t region_room;
+    struct yb_compat_sessions reads;
+    struct yb_compat_sessions writes;
+    struct yb_compat_task_record tasks[YB_COMPAT_TASKS_MAX];
+    uint32_t task_next;
+    uint32_t task_threads;
+    struct yb_compat_door *door; /* store_dummy.c; NULL: dummies are not told. */
 };
 
 /* ---- store.c ---- */
@@ -98,7 +130,41 @@ void yb_compat_items_run(struct yb_client *client, enum yb_client_op op,
 /* Give every code the same value. */
 void yb_compat_fill(int32_t *codes, uint32_t count, int32_t code);
 
+/* Bytes that all nodes together have for values. */
+uint64_t yb_compat_capacity(struct yb_client *client);
+
+/* ---- store_put.c ---- */
+
+/* Whether the known system takes the combination, for so many keys. NULL: all defaults. */
+bool yb_compat_replicate_fits(const struct yb_compat_replicate *replicate, enum yb_compat_put kind,
+                              uint32_t count);
+
+/* Put one value that was put together here: -705 if there is one. */
+int32_t yb_compat_put_staged(struct yb_compat_store *store, struct yb_client *client,
+                             const yb_compat_key *key, const struct iovec *bytes,
+                             const struct yb_compat_replicate *replicate);
+
+/* ---- store_memory.c ---- */
+
+/* Copy, where either side may be a device's memory. Fails as yb_memory_copy_start(). */
+YB_CHECKED enum yb_status yb_compat_copy(struct yb_compat_store *store, void *to, const void *from,
+                                         uint64_t bytes);
+
+/* ---- store_session.c ---- */
+
+/* End all sessions; nobody is inside. */
+void yb_compat_sessions_end(struct yb_compat_store *store, struct yb_client *client);
+
+/* ---- store_dummy.c ---- */
+
+/* Tell dummies no more; nobody is inside. */
+void yb_compat_door_close(struct yb_compat_store *store);
+
 /* ---- store_setup.c ---- */
+
+/* Give one more segment of so many bytes, on a port of its own; the client knows it then. */
+int32_t yb_compat_segment_open(struct yb_compat_store *store, struct yb_client *client,
+                               uint64_t bytes, struct yb_node_embedded **node_out);
 
 /* Leave the cluster; nobody is inside. */
 void yb_compat_store_shut(struct yb_compat_store *store);

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "compat/store_internal.h"
+#include "memory/memory_type.h"
 #include "memory/shared.h"
 
 #define REGIONS_STEP  64u
@@ -17,7 +18,7 @@
 #define UNREGISTER_NS (5 * YB_NS_PER_S)
 #define HOST_MAGIC    0x74736f682d62790aull /* "\nyb-host" */
 
-/* ---- registered ranges ----------------------------------------------------------------------- */
+/* ---- registered ranges --------------------------------------------------------------------- */
 
 /* Return the index of the first region that ends behind `address`. */
 static uint32_t
@@ -154,7 +155,42 @@ yb_compat_store_registered(struct yb_compat_store *store, const void *address)
     return left;
 }
 
-/* ---- memory that processes share -------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------- */
+
+static void
+note_end(struct yb_memory_copy *copy, enum yb_status status)
+{
+    *(enum yb_status *)copy->owner = status;
+}
+
+enum yb_status
+yb_compat_copy(struct yb_compat_store *store, void *to, const void *from, uint64_t bytes)
+{
+    enum yb_status ended = YB_IO;
+    struct yb_memory_copy copy = {
+        .to = to, .from = from, .length = bytes, .done = note_end, .owner = &ended};
+    struct yb_memory_queue *queue;
+    enum yb_status status;
+
+    if (bytes == 0) {
+        return YB_OK;
+    }
+    copy.to_place = yb_memory_probe(store->memory, to);
+    copy.from_place = yb_memory_probe(store->memory, from);
+    if (copy.to_place.kind == YB_MEMORY_HOST && copy.from_place.kind == YB_MEMORY_HOST) {
+        memcpy(to, from, bytes);
+        return YB_OK;
+    }
+    status = yb_memory_queue_create(store->memory, &queue);
+    if (status != YB_OK) {
+        return status;
+    }
+    status = yb_memory_copy_start(queue, &copy);
+    yb_memory_queue_destroy(&queue); /* Waits for the end. */
+    return status != YB_OK ? status : ended;
+}
+
+/* ---- memory that processes share ------------------------------------------------------------ */
 
 /* In the page before what callers get: there is no table, which would have to be the process's. */
 struct host_page {

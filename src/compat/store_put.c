@@ -24,12 +24,15 @@ yb_compat_replicate_default(struct yb_compat_replicate *replicate_out)
     *replicate_out = (struct yb_compat_replicate){.replica_num = 1};
 }
 
-/* ---- what is wanted -------------------------------------------------------------------------- */
+/* ---- what is wanted ------------------------------------------------------------------------ */
 
-/* Whether the known system takes the combination, for so many keys. */
-static bool
-replicate_fits(const struct yb_compat_replicate *replicate, enum yb_compat_put kind, uint32_t count)
+bool
+yb_compat_replicate_fits(const struct yb_compat_replicate *replicate, enum yb_compat_put kind,
+                         uint32_t count)
 {
+    if (replicate == NULL) {
+        return true;
+    }
     if (replicate->replica_num < 0 || replicate->replica_num > YB_CLIENT_REPLICAS_MAX ||
         replicate->nof_replica_num != 0 || replicate->dfs_replica_num < 0 ||
         replicate->dfs_replica_num > 1 || replicate->replica_num == 0) {
@@ -74,7 +77,7 @@ group_of(const struct yb_compat_replicate *replicate, uint32_t key)
     return number != 0 ? number : 1; /* 0 is none. */
 }
 
-/* ---- equal keys ------------------------------------------------------------------------------ */
+/* ---- equal keys ---------------------------------------------------------------------------- */
 
 /* A table of the keys of one call, open addressing: item + 1. */
 struct twins {
@@ -145,7 +148,7 @@ drop_twins(struct yb_compat_items *items, bool last, uint32_t *like)
     return true;
 }
 
-/* ---- waiting for other writers --------------------------------------------------------------- */
+/* ---- waiting for other writers ------------------------------------------------------------- */
 
 /* Rest for a moment. Returns false: the store is being closed. */
 static bool
@@ -162,7 +165,7 @@ rest(struct yb_compat_store *store, uint64_t pause_ns)
     return open;
 }
 
-/* Put what somebody else was writing again, until it is there, or nobody writes it and it is put, or
+/* Put what somebody else was writing again, until it is there, or it is put, or
  * the deadline passes. */
 static void
 put_contended(struct yb_compat_store *store, struct yb_client *client,
@@ -190,7 +193,7 @@ put_contended(struct yb_compat_store *store, struct yb_client *client,
     }
 }
 
-/* ---- the calls ------------------------------------------------------------------------------- */
+/* ---- the calls ----------------------------------------------------------------------------- */
 
 /* Give each item its value; those without one, or with too many pieces, have their code already. */
 static void
@@ -267,8 +270,7 @@ yb_compat_store_put(struct yb_compat_store *store, const yb_compat_key *keys,
     if (client == NULL) {
         return;
     }
-    if (count == 0 ||
-        (call->replicate != NULL && !replicate_fits(call->replicate, call->kind, count)) ||
+    if (count == 0 || !yb_compat_replicate_fits(call->replicate, call->kind, count) ||
         (copies(call->kind) && store->local_buffer_bytes == 0) ||
         !yb_compat_items_init(&items, keys, count, codes_out)) {
         yb_compat_store_leave(store);
@@ -292,4 +294,26 @@ yb_compat_store_put(struct yb_compat_store *store, const yb_compat_key *keys,
     free(like);
     yb_compat_items_fini(&items);
     yb_compat_store_leave(store);
+}
+
+int32_t
+yb_compat_put_staged(struct yb_compat_store *store, struct yb_client *client,
+                     const yb_compat_key *key, const struct iovec *bytes,
+                     const struct yb_compat_replicate *replicate)
+{
+    const struct yb_compat_put_call call = {
+        .kind = YB_COMPAT_PUT_BUFFERS,
+        .replicate = replicate,
+    };
+    struct yb_client_item item = {
+        .key = key->iov_base,
+        .key_bytes = (uint32_t)key->iov_len,
+        .iov = bytes,
+        .iov_count = 1,
+        .group = group_of(replicate, 0),
+    };
+    struct yb_compat_items items = {.items = &item, .count = 1};
+
+    put_items(store, client, &items, &call);
+    return yb_compat_code(item.status, YB_COMPAT_CALL_RESERVE);
 }

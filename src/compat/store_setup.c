@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "client/beside.h"
 #include "compat/store_internal.h"
+#include "memory/memory_type.h"
 #include "net/address.h"
 
 #define MASTER_PORT   50051u
@@ -25,8 +26,9 @@
 #define DRAIN_NS      (2 * YB_NS_PER_S)
 #define MESSAGE_BYTES 1536u
 #define NODES_MAX     1024u
+#define COPIES_MAX    1024u /* At a time, with device memory. */
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------- */
 
 static int32_t
 refuse(struct yb_compat_store *store, const char *what, const char *why)
@@ -150,7 +152,7 @@ read_setup(struct yb_compat_store *store, const struct yb_compat_setup *setup, b
     return YB_COMPAT_OK;
 }
 
-/* ---- segments -------------------------------------------------------------------------------- */
+/* ---- segments ------------------------------------------------------------------------------ */
 
 /* What segments are opened with, but for their sizes. */
 static void
@@ -203,6 +205,23 @@ await_member(struct yb_compat_store *store, struct yb_client *client, const char
     }
 }
 
+uint64_t
+yb_compat_capacity(struct yb_client *client)
+{
+    struct yb_client_node *nodes = calloc(NODES_MAX, sizeof(*nodes));
+    uint64_t capacity = 0;
+    uint32_t count = 0;
+
+    if (nodes != NULL && yb_client_nodes(client, nodes, NODES_MAX, &count) == YB_OK) {
+        count = count < NODES_MAX ? count : NODES_MAX;
+        for (uint32_t i = 0; i < count; i++) {
+            capacity += nodes[i].capacity;
+        }
+    }
+    free(nodes);
+    return capacity;
+}
+
 static int32_t
 open_segment(struct yb_compat_store *store, struct yb_client *client,
              const struct yb_node_open_options *options, struct yb_node_embedded **node_out)
@@ -221,7 +240,30 @@ open_segment(struct yb_compat_store *store, struct yb_client *client,
     return YB_COMPAT_OK;
 }
 
-/* ---- setup ----------------------------------------------------------------------------------- */
+int32_t
+yb_compat_segment_open(struct yb_compat_store *store, struct yb_client *client, uint64_t bytes,
+                       struct yb_node_embedded **node_out)
+{
+    struct yb_node_open_options options = store->segment;
+    struct yb_endpoint_text endpoint;
+    char why[YB_ADDRESS_WHY_BYTES];
+    char host[YB_ENDPOINT_TEXT_BYTES];
+    char name[YB_ENDPOINT_TEXT_BYTES + 1];
+
+    if (yb_endpoint_parse(store->listen, &endpoint, why) != YB_OK) {
+        return YB_COMPAT_INVALID_PARAMS;
+    }
+    endpoint.has_port = false; /* That port has a segment already. */
+    endpoint.port = endpoint.literal.port = 0;
+    yb_endpoint_format(&endpoint, host);
+    (void)snprintf(name, sizeof(name), "%s:", host);
+    options.listen = host;
+    options.name = name;
+    options.pool_bytes = bytes > POOL_MIN ? bytes : POOL_MIN;
+    return open_segment(store, client, &options, node_out);
+}
+
+/* ---- setup --------------------------------------------------------------------------------- */
 
 static int32_t
 open_client(struct yb_compat_store *store, const struct yb_compat_setup *setup, bool tls)
@@ -230,12 +272,16 @@ open_client(struct yb_compat_store *store, const struct yb_compat_setup *setup, 
         .struct_bytes = sizeof(options),
         .directory = store->directory,
         .secret_file = store->secret_file[0] != '\0' ? store->secret_file : NULL,
-        .tenant = setup->tenant != NULL && setup->tenant[0] != '\0' ? setup->tenant : NULL,
+        .tenant = store->tenant,
         .tls = tls,
     };
+    const struct yb_memory_staging staging = {.queues = COPIES_MAX};
     char message[MESSAGE_BYTES] = "";
-    enum yb_status status =
-        yb_client_open(&options, OPEN_NS, &store->client, message, sizeof(message));
+    enum yb_status status = yb_memory_create(&staging, &store->memory, NULL, 0);
+
+    if (status == YB_OK) {
+        status = yb_client_open(&options, OPEN_NS, &store->client, message, sizeof(message));
+    }
 
     if (status != YB_OK) {
         yb_log_error(store->log, "store", "cannot join", yb_log_status("status", status),
@@ -278,6 +324,8 @@ join(struct yb_compat_store *store, const struct yb_compat_setup *setup)
         return code;
     }
     store->local_buffer_bytes = setup->local_buffer_bytes;
+    (void)snprintf(store->tenant, sizeof(store->tenant), "%s",
+                   setup->tenant != NULL && setup->tenant[0] != '\0' ? setup->tenant : "default");
     segment_options(store, tls);
     code = open_client(store, setup, tls);
     if (code == YB_COMPAT_OK && setup->segment_bytes > 0 &&
@@ -326,10 +374,17 @@ yb_compat_store_setup(struct yb_compat_store *store, const struct yb_compat_setu
 void
 yb_compat_store_shut(struct yb_compat_store *store)
 {
+    yb_compat_door_close(store);
+    if (store->client != NULL) {
+        yb_compat_sessions_end(store, store->client);
+    }
     for (uint32_t i = 0; i < YB_COMPAT_SEGMENTS_MAX; i++) {
         yb_node_close(&store->segments[i], DRAIN_NS);
     }
     yb_client_close(&store->client);
+    if (store->memory != NULL) {
+        yb_memory_destroy(&store->memory);
+    }
     store->region_count = 0;
     store->hostname[0] = '\0';
 }

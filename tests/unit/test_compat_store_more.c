@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The known system's store over ours: sessions, replicas, tasks, segments, dummies, many threads, and
+ * a directory that dies.
+ */
+#include "store_ground.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compat/store.h"
+
+#define KIB (1u << 10)
+#define MIB (1u << 20)
+
+static struct ground *ground;
+static struct yb_compat_store *store;
+
+static struct yb_compat_setup
+setup_of(const struct ground *where)
+{
+    return (struct yb_compat_setup){
+        .local_hostname = "127.0.0.1",
+        .metadata_server = "P2PHANDSHAKE",
+        .segment_bytes = 32 * MIB,
+        .local_buffer_bytes = 16 * MIB,
+        .protocol = "tcp",
+        .devices = "",
+        .master = where->address,
+    };
+}
+
+static struct yb_compat_store *
+open_store(const struct ground *where, uint64_t segment_bytes)
+{
+    struct yb_compat_store *opened = yb_compat_store_create();
+    struct yb_compat_setup setup = setup_of(where);
+
+    setup.segment_bytes = segment_bytes;
+    assert_non_null(opened);
+    assert_int_equal(yb_compat_store_setup(opened, &setup), 0);
+    return opened;
+}
+
+static int
+set_up(void **state)
+{
+    const struct ground_options options = {.nodes = 1};
+
+    ground = ground_create(&options);
+    store = open_store(ground, 32 * MIB);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    yb_compat_store_destroy(&store);
+    ground_destroy(&ground);
+    return 0;
+}
+
+/* ---- short forms ---------------------------------------------------------------------------- */
+
+static yb_compat_key
+key_of(const char *text)
+{
+    return (yb_compat_key){.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
+}
+
+static void
+fill(uint8_t *bytes, size_t length, uint64_t name)
+{
+    uint64_t random = name * 0x9e3779b97f4a7c15u + 1;
+
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] = (uint8_t)unit_random(&random);
+    }
+}
+
+static int32_t
+put_at(struct yb_compat_store *into, const char *key, const void *bytes, size_t length,
+       const char *segment)
+{
+    const struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+    const struct yb_compat_value value = {.pieces = &piece, .count = 1};
+    const char *const preferred[2] = {segment, NULL};
+    struct yb_compat_replicate replicate;
+    const struct yb_compat_put_call call = {.kind = YB_COMPAT_PUT_FROM, .replicate = &replicate};
+    const yb_compat_key name = key_of(key);
+    int32_t code = 1;
+
+    yb_compat_replicate_default(&replicate);
+    replicate.preferred = preferred;
+    yb_compat_store_put(into, &name, &value, 1, &call, &code);
+    return code;
+}
+
+static int64_t
+get(struct yb_compat_store *from, const char *key, void *bytes, size_t room)
+{
+    const struct iovec piece = {.iov_base = bytes, .iov_len = room};
+    const struct yb_compat_value into = {.pieces = &piece, .count = 1};
+    const yb_compat_key name = key_of(key);
+    int64_t code = 1;
+
+    yb_compat_store_get_into(from, &name, &into, 1, &code);
+    return code;
+}
+
+static int32_t
+remove_key(struct yb_compat_store *from, const char *key, bool force)
+{
+    const yb_compat_key name = key_of(key);
+    int32_t code = 1;
+
+    yb_compat_store_remove(from, &name, 1, force, &code);
+    return code;
+}
+
+static int32_t
+start(struct yb_compat_store *in, const char *key)
+{
+    const yb_compat_key name = key_of(key);
+    int32_t code = 1;
+
+    yb_compat_store_get_session_start(in, &name, 1, &code);
+    return code;
+}
+
+/* Read two pieces of a session's value. */
+static int64_t
+read_two(struct yb_compat_store *in, const char *key, uint8_t *a, uint64_t a_at, uint8_t *b,
+         uint64_t b_at, size_t each)
+{
+    const struct iovec pieces[2] = {{.iov_base = a, .iov_len = each},
+                                    {.iov_base = b, .iov_len = each}};
+    const struct yb_compat_value into = {.pieces = pieces, .count = 2};
+    const uint64_t offsets[2] = {a_at, b_at};
+    const uint64_t *const sources[1] = {offsets};
+    const yb_compat_key name = key_of(key);
+    int64_t code = 1;
+
+    yb_compat_store_get_session_read(in, &name, &into, sources, 1, &code);
+    return code;
+}
+
+/* ---- sessions that read, RULES D3 ----------------------------------------------------------- */
+
+static void
+read_by_session(const char *key, const char *segment)
+{
+    const yb_compat_key name = key_of(key);
+    uint8_t bytes[2000];
+    uint8_t a[100];
+    uint8_t b[100];
+
+    fill(bytes, sizeof(bytes), 1);
+    assert_int_equal(put_at(store, key, bytes, sizeof(bytes), segment), 0);
+    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), -600); /* No session. */
+    assert_int_equal(start(store, key), 0);
+    assert_int_equal(read_two(store, key, a, 1900, b, 7, 100), 200);
+    assert_memory_equal(a, bytes + 1900, 100);
+    assert_memory_equal(b, bytes + 7, 100);
+    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), 200);
+    assert_memory_equal(b, bytes + 100, 100);
+    assert_int_equal(read_two(store, key, a, 1901, b, 0, 100), -600); /* Too far. */
+    assert_int_equal(read_two(store, key, a, UINT64_MAX, b, 0, 100), -600);
+    assert_int_equal(remove_key(store, key, false), -706);
+    assert_int_equal(yb_compat_store_get_session_end(store, &name, 1), 0);
+    assert_int_equal(yb_compat_store_get_session_end(store, &name, 1), 0);
+    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), -600);
+}
+
+static void
+test_compat_store_more__reads_ranges_of_a_session_and_nothing_without_one(void **state)
+{
+    char segment[64];
+
+    (void)yb_compat_store_hostname(store, segment, sizeof(segment));
+    assert_int_equal(start(store, "nothing"), -704);
+    read_by_session("borrowed", segment);
+    read_by_session("asked", ground->nodes[0].name); /* It lends nothing: there is no engine. */
+}
+
+static void
+test_compat_store_more__asks_no_directory_while_a_session_reads(void **state)
+{
+    const struct ground_options options = {.nodes = 1};
+    struct ground *own = ground_create(&options);
+    struct yb_compat_store *reader = open_store(own, 0);
+    uint8_t bytes[200];
+    uint8_t back[200];
+
+    fill(bytes, sizeof(bytes), 4);
+    assert_int_equal(put_at(reader, "key", bytes, sizeof(bytes), own->nodes[0].name), 0);
+    assert_int_equal(start(reader, "key"), 0);
+    ground_stop(&own->directory);
+    assert_int_equal(read_two(reader, "key", back, 0, back + 100, 100, 100), 200);
+    assert_memory_equal(back, bytes, 200);
+    ground_go(&own->directory);
+    yb_compat_store_destroy(&reader);
+    ground_destroy(&own);
+}
+
+static void
+test_compat_store_more__ends_a_session_whose_value_is_another_one(void **state)
+{
+    const struct iovec piece = {.iov_base = (void *)(uintptr_t) "other bytes", .iov_len = 11};
+    const struct yb_compat_value value = {.pieces = &piece, .count = 1};
+    const struct yb_compat_put_call call = {.kind = YB_COMPAT_PUT_FROM, .upsert = true};
+    const yb_compat_key key = key_of("other");
+    uint8_t a[4];
+    uint8_t b[4];
+    int32_t code;
+
+    assert_int_equal(put_at(store, "other", "first bytes", 11, ground->nodes[0].name), 0);
+    assert_int_equal(start(store, "other"), 0);
+    yb_compat_store_put(store, &key, &value, 1, &call, &code);
+    assert_int_equal(code, 0);
+    assert_int_equal(read_two(store, "other", a, 0, b, 4, 4), -707);
+    assert_int_equal(read_two(store, "other", a, 0, b, 4, 4), -600); /* The session is gone. */
+}
+
+/* ---- sessions that write -------------------------------------------------------------------- */
+
+static int32_t
+write_start(const char *key, uint64_t size)
+{
+    const yb_compat_key name = key_of(key);
+    int32_t code = 1;
+
+    yb_compat_store_put_session_start(store, &name, &size, 1, NULL, &code);
+    return code;
+}
+
+static int64_t
+write_at(const char *key, const uint8_t *bytes, size_t length, uint64_t at)
+{
+    const struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+    const struct yb_compat_value from = {.pieces = &piece, .count = 1};
+    const uint64_t *const targets[1] = {&at};
+    const yb_compat_key name = key_of(key);
+    int64_t code = 1;
+
+    yb_compat_store_put_session_write(store, &name, &from, targets, 1, &code);
+    return code;
+}
+
+static int32_t
+write_end(const char *key, bool revoke)
+{
+    const yb_compat_key name = key_of(key);
+    int32_t code = 1;
+
+    if (revoke) {
+        yb_compat_store_put_session_revoke(store, &name, 1, &code);
+    } else {
+        yb_compat_store_put_session_end(store, &name, 1, &code);
+    }
+    return code;
+}
+
+static void
+test_compat_store_more__shows_a_value_when_its_session_ends(void **state)
+{
+    uint8_t bytes[100];
+    uint8_t back[100];
+
+    fill(bytes, sizeof(bytes), 2);
+    assert_int_equal(write_at("written", bytes, 10, 0), -600);
+    assert_int_equal(write_start("written", 0), -600);
+    assert_int_equal(write_start("written", 1ull << 40), -200); /* More than all segments have. */
+    assert_int_equal(write_start("written", 100), 0);
+    assert_int_equal(write_start("written", 100), -600); /* One is open. */
+    assert_int_equal(write_at("written", bytes + 60, 40, 60), 40);
+    assert_int_equal(write_at("written", bytes, 60, 0), 60);
+    assert_int_equal(write_at("written", bytes, 60, 41), -600);
+    assert_int_equal(get(store, "written", back, 100), -704);
+    assert_int_equal(write_end("written", false), 0);
+    assert_int_equal(get(store, "written", back, 100), 100);
+    assert_memory_equal(back, bytes, 100);
+    assert_int_equal(write_end("written", false), -600);
+    assert_int_equal(write_start("written", 100), -705); /* It is there. */
+    assert_int_equal(write_start("revoked", 100), 0);
+    assert_int_equal(write_end("revoked", true), 0);
+    assert_int_equal(write_end("revoked", false), -600);
+    assert_int_equal(get(store, "revoked", back, 100), -704);
+}
+
+static void
+test_compat_store_more__keeps_a_session_that_could_not_end(void **state)
+{
+    uint8_t back[8];
+
+    assert_int_equal(write_start("late", 8), 0);
+    assert_int_equal(write_at("late", (const uint8_t *)"session.", 8, 0), 8);
+    assert_int_equal(put_at(store, "late", "others", 6, NULL), 0);
+    assert_int_equal(write_end("late", false), -705);
+    assert_int_equal(write_at("late", (const uint8_t *)"x", 1, 0), -600); /* It is sealed. */
+    assert_int_equal(remove_key(store, "late", true), 0);
+    assert_int_equal(write_end("late", false), 0);
+    assert_int_equal(get(store, "late", back, 8), 8);
+    assert_memory_equal(back, "session.", 8);
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static uint32_t
+replicas_of(const char *key, struct yb_compat_replica replicas[4])
+{
+    const yb_compat_key name = key_of(key);
+
+    return yb_compat_store_replicas(store, &name, 1, replicas, 4);
+}
+
+static enum yb_compat_task_state
+await_task(const uint64_t id[2])
+{
+    struct yb_compat_task task = {.state = YB_COMPAT_TASK_PENDING};
+
+    while (task.state < YB_COMPAT_TASK_SUCCESS) {
+        assert_int_equal(yb_compat_store_task_query(store, id, &task), 0);
+    }
+    return task.state;
+}
+
+static void
+test_compat_store_more__copies_moves_and_clears_replicas(void **state)
+{
+    const char *const there[2] = {ground->nodes[0].name, NULL};
+    const char *const nowhere[2] = {"nowhere:1", NULL};
+    struct yb_compat_replica replicas[4];
+    uint8_t bytes[100001];
+    static uint8_t back[100001];
+    const yb_compat_key key = key_of("placed");
+    const yb_compat_key other = key_of("nothing");
+    struct yb_compat_task task;
+    char segment[64];
+    uint64_t id[2];
+    int32_t code;
+
+    fill(bytes, sizeof(bytes), 11);
+    (void)yb_compat_store_hostname(store, segment, sizeof(segment));
+    assert_int_equal(put_at(store, "placed", bytes, sizeof(bytes), segment), 0);
+    assert_int_equal(replicas_of("placed", replicas), 1);
+    assert_string_equal(replicas[0].segment, segment);
+    assert_int_equal(replicas[0].bytes, sizeof(bytes));
+    assert_int_equal(yb_compat_store_size(store, &key), sizeof(bytes));
+    assert_int_equal(replicas_of("nothing", replicas), 0);
+
+    assert_int_equal(yb_compat_store_task(store, &other, NULL, there, id), -704);
+    assert_int_equal(yb_compat_store_task(store, &key, NULL, nowhere, id), -600);
+    assert_int_equal(yb_compat_store_task(store, &key, "nowhere:1", there, id), -600);
+    assert_int_equal(yb_compat_store_task_query(store, id, &task), -1400);
+    assert_int_equal(yb_compat_store_task(store, &key, NULL, there, id), 0);
+    assert_int_equal(await_task(id), YB_COMPAT_TASK_SUCCESS);
+    assert_int_equal(replicas_of("placed", replicas), 2);
+
+    yb_compat_store_replica_clear(store, &key, 1, "nowhere:1", &code);
+    assert_int_equal(code, -710);
+    yb_compat_store_replica_clear(store, &key, 1, segment, &code);
+    assert_int_equal(code, 0);
+    assert_int_equal(get(store, "placed", back, sizeof(back)), sizeof(back));
+    assert_memory_equal(back, bytes, sizeof(back));
+}
+
+static void
+test_compat_store_more__takes_memory_that_is_given_by_hand_and_gives_it_back(void **state)
+{
+    struct yb_compat_replica replicas[4];
+    char name[64];
+
+    assert_int_equal(yb_compat_store_mount(store, 0, name), -600);
+    assert_int_equal(yb_compat_store_mount(store, 8 * MIB, name), 0);
+    assert_int_equal(put_at(store, "mounted", "bytes", 5, name), 0);
+    assert_int_equal(replicas_of("mounted", replicas), 1);
+    assert_string_equal(replicas[0].segment, name);
+    assert_int_equal(yb_compat_store_unmount(store, "nowhere:1", 0), -101);
+    assert_int_equal(yb_compat_store_unmount(store, name, 0), 0);
+    assert_int_equal(yb_compat_store_unmount(store, name, 0), -101);
+}
+
+/* ---- dummies -------------------------------------------------------------------------------- */
+
+static void
+test_compat_store_more__lets_a_dummy_use_the_segment_of_another_store(void **state)
+{
+    struct yb_compat_store *dummy = yb_compat_store_create();
+    uint16_t port = (uint16_t)(20000 + getpid() % 10000);
+    char server[64];
+    uint8_t *bytes = yb_compat_host_alloc(10000);
+    static uint8_t back[10000];
+
+    (void)snprintf(server, sizeof(server), "127.0.0.1:%u", port);
+    assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, "127.0.0.1"), -600);
+    assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, server), -900);
+    assert_int_equal(yb_compat_store_serve_dummies(store, port), 0);
+    assert_int_equal(yb_compat_store_serve_dummies(store, port), -600);
+    assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, server), 0);
+    fill(bytes, 10000, 8);
+    assert_int_equal(put_at(dummy, "dummy", bytes, 10000, NULL), 0);
+    assert_int_equal(get(store, "dummy", back, 10000), 10000);
+    assert_memory_equal(back, bytes, 10000);
+    yb_compat_store_destroy(&dummy);
+    assert_int_equal(yb_compat_host_free(bytes), 0);
+}
+
+/* ---- many at once --------------------------------------------------------------------------- */
+
+#define THREADS 12u
+#define ROUNDS  20u
+
+struct worker {
+    pthread_t thread;
+    uint32_t number;
+};
+
+static void *
+work(void *context)
+{
+    struct worker *worker = context;
+    uint8_t *bytes = malloc(64 * KIB);
+    uint8_t *back = malloc(64 * KIB);
+
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        size_t length = 1 + (worker->number * 7919 + i * 104729) % (64 * KIB);
+        yb_compat_key key;
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "thread-%u-%u", worker->number, i);
+        key = key_of(name);
+        fill(bytes, length, worker->number * ROUNDS + i);
+        assert_int_equal(yb_compat_store_register(store, bytes, 64 * KIB), 0);
+        assert_int_equal(put_at(store, name, bytes, length, NULL), 0);
+        assert_int_equal(start(store, name), 0);
+        assert_int_equal(get(store, name, back, 64 * KIB), length);
+        assert_memory_equal(back, bytes, length);
+        assert_int_equal(yb_compat_store_get_session_end(store, &key, 1), 0);
+        assert_int_equal(yb_compat_store_unregister(store, bytes), 0);
+    }
+    free(back);
+    free(bytes);
+    return NULL;
+}
+
+static void
+test_compat_store_more__serves_a_dozen_threads_at_once(void **state)
+{
+    struct worker workers[THREADS];
+
+    for (uint32_t i = 0; i < THREADS; i++) {
+        workers[i].number = i;
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    }
+}
+
+static void *
+use_until_closed(void *context)
+{
+    struct yb_compat_store *used = context;
+    const yb_compat_key key = key_of("closing");
+    int32_t code = 0;
+
+    while (code != -600) {
+        yb_compat_store_exist(used, &key, 1, &code);
+    }
+    return NULL;
+}
+
+static void
+test_compat_store_more__closes_under_those_who_use_it(void **state)
+{
+    struct yb_compat_store *used = open_store(ground, 0);
+    pthread_t threads[4];
+
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use_until_closed, used), 0);
+    }
+    assert_int_equal(yb_compat_store_close(used), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    yb_compat_store_destroy(&used);
+}
+
+/* ---- others that are not there -------------------------------------------------------------- */
+
+static void
+test_compat_store_more__is_no_use_to_a_forked_child_and_goes_on_in_the_parent(void **state)
+{
+    const yb_compat_key key = key_of("forked");
+    int32_t code;
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        yb_compat_store_exist(store, &key, 1, &code);
+        if (code == -600 && yb_compat_store_close(store) == 0) {
+            yb_compat_store_destroy(&store);
+            _exit(0);
+        }
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    yb_compat_store_exist(store, &key, 1, &code);
+    assert_int_equal(code, 0);
+}
+
+static void
+test_compat_store_more__says_that_the_directory_does_not_answer(void **state)
+{
+    const struct ground_options options = {.nodes = 1};
+    struct ground *own = ground_create(&options);
+    struct yb_compat_store *left = open_store(own, 0);
+    const yb_compat_key key = key_of("key");
+    int32_t code = 1;
+
+    assert_int_equal(yb_compat_store_health(left), 0);
+    ground_stop(&own->directory);
+    assert_int_equal(yb_compat_store_health(left), 2);
+    yb_compat_store_exist(left, &key, 1, &code);
+    assert_true(code == -900 || code == -901);
+    ground_go(&own->directory);
+    assert_int_equal(yb_compat_store_close(left), 0);
+    yb_compat_store_destroy(&left);
+    ground_destroy(&own);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compat_store_more__reads_ranges_of_a_session_and_nothing_without_one),
+        cmocka_unit_test(test_compat_store_more__asks_no_directory_while_a_session_reads),
+        cmocka_unit_test(test_compat_store_more__ends_a_session_whose_value_is_another_one),
+        cmocka_unit_test(test_compat_store_more__shows_a_value_when_its_session_ends),
+        cmocka_unit_test(test_compat_store_more__keeps_a_session_that_could_not_end),
+        cmocka_unit_test(test_compat_store_more__copies_moves_and_clears_replicas),
+        cmocka_unit_test(
+            test_compat_store_more__takes_memory_that_is_given_by_hand_and_gives_it_back),
+        cmocka_unit_test(test_compat_store_more__lets_a_dummy_use_the_segment_of_another_store),
+        cmocka_unit_test(test_compat_store_more__serves_a_dozen_threads_at_once),
+        cmocka_unit_test(test_compat_store_more__closes_under_those_who_use_it),
+        cmocka_unit_test(
+            test_compat_store_more__is_no_use_to_a_forked_child_and_goes_on_in_the_parent),
+        cmocka_unit_test(test_compat_store_more__says_that_the_directory_does_not_answer),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
