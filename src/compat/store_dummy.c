@@ -214,8 +214,7 @@ yb_compat_store_setup_dummy(struct yb_compat_store *store, uint64_t pool_bytes,
                      yb_log_str("argument", "server_address"), yb_log_str("reason", why));
         return YB_COMPAT_INVALID_PARAMS;
     }
-    if (!ask(endpoint.port, line) ||
-        sscanf(line, "yuebing %299s %79s\n", directory, tenant) != 2) {
+    if (!ask(endpoint.port, line) || sscanf(line, "yuebing %299s %79s\n", directory, tenant) != 2) {
         yb_log_error(store->log, "store",
                      "no mooncake_client of ours answers on this host; start one",
                      yb_log_u64("port", endpoint.port));

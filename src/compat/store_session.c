@@ -173,7 +173,7 @@ make(const struct yb_client_item *item)
     return session;
 }
 
-/* Put it into the table. `*old_out`: the one that was there, which it replaces; NULL: none, or it is
+/* Put it into the table. `*old_out`: the one that it replaces; NULL: there was none, or it is
  * in use and goes with its last user. Returns whether there was room. */
 static bool
 insert(struct yb_compat_store *store, struct yb_compat_sessions *sessions,
