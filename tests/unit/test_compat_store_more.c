@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The known system's store over ours: sessions, replicas, tasks, segments, dummies, many threads, and
- * a directory that dies.
+ * The known system's store over ours: sessions, replicas, tasks, segments, dummies, many threads,
+ * and a directory that dies.
  */
 #include "store_ground.h"
 
@@ -131,15 +131,22 @@ start(struct yb_compat_store *in, const char *key)
     return code;
 }
 
-/* Read two pieces of a session's value. */
+/* Two pieces of a session's value, and where they go. */
+struct two {
+    uint8_t *a;
+    uint64_t a_at;
+    uint8_t *b;
+    uint64_t b_at;
+    size_t each;
+};
+
 static int64_t
-read_two(struct yb_compat_store *in, const char *key, uint8_t *a, uint64_t a_at, uint8_t *b,
-         uint64_t b_at, size_t each)
+read_two(struct yb_compat_store *in, const char *key, struct two two)
 {
-    const struct iovec pieces[2] = {{.iov_base = a, .iov_len = each},
-                                    {.iov_base = b, .iov_len = each}};
+    const struct iovec pieces[2] = {{.iov_base = two.a, .iov_len = two.each},
+                                    {.iov_base = two.b, .iov_len = two.each}};
     const struct yb_compat_value into = {.pieces = pieces, .count = 2};
-    const uint64_t offsets[2] = {a_at, b_at};
+    const uint64_t offsets[2] = {two.a_at, two.b_at};
     const uint64_t *const sources[1] = {offsets};
     const yb_compat_key name = key_of(key);
     int64_t code = 1;
@@ -160,19 +167,19 @@ read_by_session(const char *key, const char *segment)
 
     fill(bytes, sizeof(bytes), 1);
     assert_int_equal(put_at(store, key, bytes, sizeof(bytes), segment), 0);
-    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), -600); /* No session. */
+    assert_int_equal(read_two(store, key, (struct two){a, 0, b, 100, 100}), -600); /* No session. */
     assert_int_equal(start(store, key), 0);
-    assert_int_equal(read_two(store, key, a, 1900, b, 7, 100), 200);
+    assert_int_equal(read_two(store, key, (struct two){a, 1900, b, 7, 100}), 200);
     assert_memory_equal(a, bytes + 1900, 100);
     assert_memory_equal(b, bytes + 7, 100);
-    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), 200);
+    assert_int_equal(read_two(store, key, (struct two){a, 0, b, 100, 100}), 200);
     assert_memory_equal(b, bytes + 100, 100);
-    assert_int_equal(read_two(store, key, a, 1901, b, 0, 100), -600); /* Too far. */
-    assert_int_equal(read_two(store, key, a, UINT64_MAX, b, 0, 100), -600);
+    assert_int_equal(read_two(store, key, (struct two){a, 1901, b, 0, 100}), -600); /* Too far. */
+    assert_int_equal(read_two(store, key, (struct two){a, UINT64_MAX, b, 0, 100}), -600);
     assert_int_equal(remove_key(store, key, false), -706);
     assert_int_equal(yb_compat_store_get_session_end(store, &name, 1), 0);
     assert_int_equal(yb_compat_store_get_session_end(store, &name, 1), 0);
-    assert_int_equal(read_two(store, key, a, 0, b, 100, 100), -600);
+    assert_int_equal(read_two(store, key, (struct two){a, 0, b, 100, 100}), -600);
 }
 
 static void
@@ -199,7 +206,7 @@ test_compat_store_more__asks_no_directory_while_a_session_reads(void **state)
     assert_int_equal(put_at(reader, "key", bytes, sizeof(bytes), own->nodes[0].name), 0);
     assert_int_equal(start(reader, "key"), 0);
     ground_stop(&own->directory);
-    assert_int_equal(read_two(reader, "key", back, 0, back + 100, 100, 100), 200);
+    assert_int_equal(read_two(reader, "key", (struct two){back, 0, back + 100, 100, 100}), 200);
     assert_memory_equal(back, bytes, 200);
     ground_go(&own->directory);
     yb_compat_store_destroy(&reader);
@@ -221,8 +228,9 @@ test_compat_store_more__ends_a_session_whose_value_is_another_one(void **state)
     assert_int_equal(start(store, "other"), 0);
     yb_compat_store_put(store, &key, &value, 1, &call, &code);
     assert_int_equal(code, 0);
-    assert_int_equal(read_two(store, "other", a, 0, b, 4, 4), -707);
-    assert_int_equal(read_two(store, "other", a, 0, b, 4, 4), -600); /* The session is gone. */
+    assert_int_equal(read_two(store, "other", (struct two){a, 0, b, 4, 4}), -707);
+    assert_int_equal(read_two(store, "other", (struct two){a, 0, b, 4, 4}),
+                     -600); /* The session is gone. */
 }
 
 /* ---- sessions that write -------------------------------------------------------------------- */
