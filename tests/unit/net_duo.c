@@ -447,6 +447,9 @@ duo_start_server(struct duo *duo)
     duo->table = (struct yb_service){.methods = methods,
                                      .method_count = sizeof(methods) / sizeof(methods[0]),
                                      .owner = &duo->service};
+    if (duo->instead.methods != NULL) {
+        duo->table = duo->instead;
+    }
     assert_int_equal(yb_replay_create(1000, 1u << 23, &duo->replay), YB_OK);
     make_net(duo, SERVER);
     assert_int_equal(yb_server_create(&options, &duo->server, why), YB_OK);

@@ -81,6 +81,7 @@ struct duo {
     uint32_t unauthenticated_max;
     struct yb_id wanted; /* Identity that the peer must have; none: anybody. */
     struct yb_sim_link link;
+    struct yb_service instead; /* With methods: of the test service. */
 
     /* ---- what runs ---- */
     uint64_t random;
