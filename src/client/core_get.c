@@ -45,6 +45,9 @@ take_place(struct yb_core_work *work, uint32_t index, const struct yb_wire_looku
     const uint16_t slots[4] = {answer->slot0, answer->slot1, answer->slot2, answer->slot3};
     struct yb_hint hint = {.grant = answer->grant, .size = yb_index_size_decode(answer->size_code)};
 
+    if (answer->grant != item->grant) {
+        item->lookups = 1; /* Replaced since: what was not found any more says nothing of it. */
+    }
     item->grant = answer->grant;
     item->versioned = (answer->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) != 0;
     item->hinted = false;

@@ -500,6 +500,47 @@ test_a11__the_answer_for_an_older_version_may_come_last(void **state)
          {STEP_GET, .client = 1, .key = 1, .value = 79}, {STEP_EXIST, .client = 1, .key = 1});
 }
 
+/* Replace a key as fast as it goes, on one node and on another. */
+static struct store_op *
+replace_again(struct store_world *world, uint64_t value)
+{
+    return launch_put(world, 1, value, true, (uint32_t)(value % 3));
+}
+
+static void
+test_a11__what_is_replaced_all_the_time_is_never_absent(void **state)
+{
+    struct store_world *world = begin(3, 2);
+    struct yb_sim_link slow = yb_sim_link_default();
+    struct store_op *put = replace_again(world, 100);
+    struct store_op *read;
+    uint64_t value = 100;
+
+    (void)state;
+    assert_true(store_settle(world, 1000));
+    slow.delay_ns = 10 * YB_NS_PER_MS; /* What a lookup says is old when the node is asked. */
+    for (uint32_t i = 0; i < 3; i++) {
+        yb_sim_set_link(world->sim, store_client(world, 1)->host, store_node(world, i)->host,
+                        &slow);
+    }
+    read = launch(world, 1, YB_CLIENT_GET, 1, 500);
+    for (uint32_t i = 0; i < 1200; i++) {
+        if (put->done) {
+            assert_int_equal(put->items[0].status, YB_OK);
+            put = replace_again(world, ++value);
+        }
+        if (read->done) {
+            assert_int_not_equal(read->items[0].status, YB_NOT_FOUND);
+            read = launch(world, 1, YB_CLIENT_GET, 1, 500);
+        }
+        store_run_ms(world, 1);
+    }
+    assert_true(value > 400);
+    store_run_ms(world, 5000);
+    assert_int_equal(store_get(world, 1, 1, &value), YB_OK); /* Now that it rests. */
+    store_world_destroy(&world); /* A history of so many writes is too long to be judged. */
+}
+
 /* ---- A12 ------------------------------------------------------------------------------------ */
 
 /* Other blocks want the memory: as many as the pool has room for. */
@@ -909,6 +950,7 @@ main(void)
         cmocka_unit_test(test_a10__an_order_of_another_cluster_or_life_touches_nothing),
         cmocka_unit_test(test_a11__a_replacement_waits_until_the_old_version_is_served_nowhere),
         cmocka_unit_test(test_a11__the_answer_for_an_older_version_may_come_last),
+        cmocka_unit_test(test_a11__what_is_replaced_all_the_time_is_never_absent),
         cmocka_unit_test(test_a12__lent_memory_stays_what_it_is_until_its_time_is_over),
         cmocka_unit_test(test_a12__nothing_is_lent_beyond_the_lease),
         cmocka_unit_test(test_a12__a_release_tells_whether_the_pin_held),
