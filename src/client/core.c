@@ -271,7 +271,9 @@ end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status st
         if (item->doubted || (work->batch->kind == YB_CLIENT_PUT && last == YB_STALE)) {
             yb_core_end(work, index, YB_IN_DOUBT);
         } else {
-            bool says = last != YB_OK && last != YB_NOT_READY && last != YB_STALE;
+            /* A node that does not have it says nothing of where it went. */
+            bool says =
+                last != YB_OK && last != YB_NOT_READY && last != YB_STALE && last != YB_NOT_FOUND;
 
             yb_core_end(work, index, status == YB_TIMED_OUT && says ? last : status);
         }

@@ -211,8 +211,11 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
     uint32_t rows[4];
 
     item->last = why;
-    if (work->over) {
-        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : why);
+    if (work->over) { /* There was no time to look where it is now. */
+        yb_core_end(work, index,
+                    work->cancelled       ? YB_CANCELLED
+                    : why == YB_NOT_FOUND ? YB_TIMED_OUT
+                                          : why);
         return;
     }
     for (uint32_t i = 0; i < item->slot_count; i++) {
