@@ -63,6 +63,15 @@ cp -r "$source/tests/unit" "$source/tests/sim" "$source/tests/system" tests/
 expect 0 semantics.py 'content before: a row whose test is not there'
 sed -i 's/:flipped_byte/:no_such_case/' docs/semantics.md
 expect 1 semantics.py 'a row whose test is not there'
+cp "$source/docs/rules.md" docs/
+cp -r "$source/tests/mutants" tests/ && cp -r "$source/src/." src/
+expect 0 rules.py 'content before: a rule without a mutant'
+rm tests/mutants/store-a3-late-bytes.mutant
+expect 1 rules.py 'a mutant that is not there'
+cp "$source/tests/mutants/store-a3-late-bytes.mutant" tests/mutants/
+sed -i '/^| B6 |/d' docs/rules.md
+expect 1 rules.py 'a rule without a row'
+rm -r tests/mutants src && mkdir -p src/base src/net
 rm -r docs tests/sim tests/system tests/unit include/yuebing/client.h
 sin format.sh src/base/a.c "$spdx\nint   yb_a;" 'spacing of its own'
 head -c 204801 /dev/zero >big

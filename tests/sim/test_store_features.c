@@ -706,6 +706,31 @@ test_features__what_is_held_stays_and_is_removed_by_force_alone(void **state)
 }
 
 static void
+test_features__what_is_held_is_passed_by_when_all_is_removed_without_force(void **state)
+{
+    struct store_world *world = begin(2, 2);
+    struct store_op *op;
+
+    (void)state;
+    for (uint32_t i = 1; i <= 20; i++) {
+        assert_int_equal(put(world, 0, i, 1), YB_OK);
+        if (i % 2 == 0) {
+            hold(world, i, 60000);
+        }
+    }
+    store_run_ms(world, 50);
+    op = store_op(world, 1, YB_CLIENT_REMOVE_ALL, NULL, 0, 3000);
+    store_submit(op);
+    assert_true(store_settle(world, 10000));
+    assert_int_equal(op->batch.status, YB_OK);
+    for (uint32_t i = 1; i <= 20; i++) {
+        assert_true(there(world, 1, i) == (i % 2 == 0));
+    }
+    assert_int_equal(on_all(world, 1, 20), 10);
+    store_world_destroy(&world);
+}
+
+static void
 test_features__the_oldest_hold_yields_at_half_of_the_pool(void **state)
 {
     struct store_world *world = begin(1, 1);
@@ -941,6 +966,8 @@ main(void)
         cmocka_unit_test(test_features__a_last_copy_without_room_stays_and_is_reported),
         cmocka_unit_test(test_features__a_newcomer_gets_at_most_twice_its_share),
         cmocka_unit_test(test_features__what_is_held_stays_and_is_removed_by_force_alone),
+        cmocka_unit_test(
+            test_features__what_is_held_is_passed_by_when_all_is_removed_without_force),
         cmocka_unit_test(test_features__the_oldest_hold_yields_at_half_of_the_pool),
         cmocka_unit_test(
             test_features__too_much_that_waits_for_a_grant_waits_outside_and_nothing_sticks),
