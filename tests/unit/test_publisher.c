@@ -158,7 +158,6 @@ board_stream(struct board *board)
         .incarnation = 1,
         .epoch = EPOCH,
         .slot = 1,
-        .inventory = true,
     };
 
     yb_publisher_begin(board->publisher, &stream);
