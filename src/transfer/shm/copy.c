@@ -7,12 +7,17 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "transfer/batch.h"
 #include "transfer/shm/attach.h"
 #include "transfer/shm/shm_internal.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
+
+/* What is looked at together: so many pieces, over not more than so many times their bytes. */
+#define READY_PIECES_MIN 4u
+#define READY_SPARSE_MAX 8u
 
 /* Let the kernel copy: slower, but it survives what it cannot write. */
 static enum yb_status
@@ -89,6 +94,56 @@ copy_safely(struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t le
     return copy_by_kernel(to, from, length); /* An old kernel, or memory that it must judge. */
 }
 
+/* Let the kernel make pages from `first` up to `last` writable, as writing would. */
+static bool
+populate(uintptr_t first, uintptr_t last)
+{
+    return first >= last || madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0;
+}
+
+void
+yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
+{
+    uintptr_t page = (uintptr_t)getpagesize() - 1;
+    uintptr_t first = UINTPTR_MAX;
+    uintptr_t last = 0;
+    bool ok;
+
+    for (uint32_t i = 0; i < slice->count; i++) {
+        uintptr_t at = (uintptr_t)slice->iov[i].iov_base;
+
+        first = at < first ? at : first;
+        last = at + slice->iov[i].iov_len > last ? at + slice->iov[i].iov_len : last;
+    }
+    first &= ~page;
+    last = (last + page) & ~page;
+    if (ready->batch != slice->batch || ready->generation != slice->batch->generation ||
+        first > ready->last || last < ready->first) {
+        *ready = (struct yb_shm_ready){
+            .batch = slice->batch,
+            .generation = slice->batch->generation,
+            .first = first,
+            .last = first,
+        };
+    }
+    if (slice->count < READY_PIECES_MIN || (last - first) / READY_SPARSE_MAX > slice->bytes) {
+        return;
+    }
+    ok = populate(first, ready->first) && populate(ready->last, last);
+    if (ok) {
+        ready->first = first < ready->first ? first : ready->first;
+        ready->last = last > ready->last ? last : ready->last;
+    }
+}
+
+static bool
+is_ready(const struct yb_shm_ready *ready, const void *to, uint64_t length)
+{
+    uintptr_t at = (uintptr_t)to;
+
+    return ready != NULL && at >= ready->first && at <= ready->last && length <= ready->last - at;
+}
+
 void
 yb_shm_hold_init(struct yb_shm_hold *hold, struct yb_shm_session *session, bool streams)
 {
@@ -96,6 +151,7 @@ yb_shm_hold_init(struct yb_shm_hold *hold, struct yb_shm_session *session, bool 
     hold->region = 0;
     hold->own.id = 0;
     hold->streams = streams;
+    hold->ready = NULL;
     hold->piece_count = 0;
 }
 
@@ -132,7 +188,7 @@ yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address, uint64_t length, vo
         length > mapped->length - (address - mapped->base)) {
         return YB_INVALID;
     }
-    if (is_sure(hold, to, length)) {
+    if (is_ready(hold->ready, to, length) || is_sure(hold, to, length)) {
         copy_plainly(hold, to, mapped->bytes + (address - mapped->base), length);
         return YB_OK;
     }

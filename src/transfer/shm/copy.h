@@ -9,7 +9,8 @@
  *           writable: that is one fragment's FAULT, and must never end the process. So a
  *           copy out of a mapping first has the kernel look at the pages that it goes to, which
  *           costs a third of the rate; but for shared memory of our own, which is sealed and
- *           populated.
+ *           populated. Small pieces that lie near each other are looked at together, and once for
+ *           their batch: for as long as it runs, the memory is promised to be there.
  *
  * Speed     What is large as a whole goes past the caches (base/copy.h), in whatever pieces it
  *           comes: nobody here reads it, and whoever will does so when other slices have come.
@@ -25,6 +26,18 @@
 #include "transfer/slice.h"
 #include "transfer/wire/transfer_wire.h"
 
+/* Memory of a batch that the kernel has looked at: pages from `first` up to `last`. */
+struct yb_shm_ready {
+    const struct yb_batch *batch;
+    uint32_t generation; /* Of the batch. */
+    uintptr_t first;
+    uintptr_t last;
+};
+
+/* Have the kernel look at where a slice goes, unless its pieces lie far apart or one of them cannot
+ * be written: then each is judged by itself. */
+void yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice);
+
 /* The mapping that is pinned now: neighbours are mostly of the same region. What is to be copied
  * out of it is collected, and copied as one before it is let go. */
 struct yb_shm_hold {
@@ -32,9 +45,10 @@ struct yb_shm_hold {
     uint64_t region; /* 0: none. */
     enum yb_shm_loan loan;
     struct yb_shm_mapped mapped;
-    struct yb_region_info own; /* Our region that was written last; id 0: none. */
-    bool streams;              /* All that is to be copied is large. */
-    uint32_t piece_count;      /* Judged and found good, not yet copied. */
+    struct yb_region_info own;        /* Our region that was written last; id 0: none. */
+    bool streams;                     /* All that is to be copied is large. */
+    const struct yb_shm_ready *ready; /* NULL: nothing is. */
+    uint32_t piece_count;             /* Judged and found good, not yet copied. */
     struct yb_copy_piece pieces[YB_WIRE_PULLS_MAX];
 };
 

@@ -28,6 +28,7 @@
 #include "transfer/engine_internal.h"
 #include "transfer/path.h"
 #include "transfer/shm/catalogue.h"
+#include "transfer/shm/copy.h"
 #include "transfer/shm/session.h"
 #include "transfer/wire/transfer_wire.h"
 
@@ -102,6 +103,7 @@ struct yb_shm_path {
     uint32_t doubts[YB_CLASS_COUNT]; /* Unanswered pulls of this class since the last drain. */
     struct yb_shm_flight flights[YB_SHM_FLIGHTS];
     struct yb_shm_catalogue catalogue;
+    struct yb_shm_ready ready; /* Where reads of the batch at hand go. */
     uint8_t question[YB_WIRE_SHM_QUESTION_BYTES];
     uint8_t answer[YB_WIRE_SHM_ANSWER_BYTES + 64 + 128];
 };
