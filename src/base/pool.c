@@ -71,8 +71,8 @@ assert_owner(struct yb_pool *pool)
     YB_ASSERT_SLOW(pthread_equal(pool->owner, pthread_self()) != 0);
 }
 
-enum yb_status
-yb_pool_create(const char *name, size_t object_bytes, uint32_t capacity, struct yb_pool **pool_out)
+static enum yb_status
+create(const char *name, size_t object_bytes, uint32_t capacity, struct yb_pool **pool_out)
 {
     struct yb_pool *pool;
     size_t stride;
@@ -104,9 +104,8 @@ yb_pool_create(const char *name, size_t object_bytes, uint32_t capacity, struct 
     pool->object_bytes = object_bytes;
     pool->stride = stride;
     pool->name = name;
-    /* Poisoning also touches every page now, rather than in the middle of a request. */
-    memset(pool->objects, POISON, total_bytes);
     for (uint32_t i = 0; i < capacity; i++) {
+        memset(pool->objects + i * stride, POISON, poison_bytes(pool));
         pool->next[i] = i + 1 < capacity ? i + 1 : NEXT_NONE;
     }
     *pool_out = pool;
@@ -118,6 +117,32 @@ err_free_pool:
     free(pool);
 err:
     return YB_NO_MEMORY;
+}
+
+enum yb_status
+yb_pool_create(const char *name, size_t object_bytes, uint32_t capacity, struct yb_pool **pool_out)
+{
+    enum yb_status status = create(name, object_bytes, capacity, pool_out);
+
+    if (status == YB_OK) {
+        /* Touches every page now, rather than in the middle of a request. */
+        memset((*pool_out)->objects, POISON, (*pool_out)->stride * capacity);
+    }
+    return status;
+}
+
+enum yb_status
+yb_pool_create_sparse(const char *name, size_t object_bytes, uint32_t capacity,
+                      struct yb_pool **pool_out)
+{
+    return create(name, object_bytes, capacity, pool_out);
+}
+
+void
+yb_pool_move(struct yb_pool *pool)
+{
+    YB_ASSERT_OBJ(pool, POOL_MAGIC);
+    pool->owned = false;
 }
 
 void

@@ -15,7 +15,7 @@
  *       taken again, if it hit the first 64 bytes (in debug builds: any byte).
  *
  * Threads   A pool belongs to the thread that takes from it first; debug builds assert it.
- *           create and destroy may run elsewhere, before and after.
+ *           create and destroy may run elsewhere, before and after. move lets it belong to another.
  * Memory    The pool owns its objects; a taken one is borrowed until give. Objects are aligned
  *           to 64 bytes, are handed out with unspecified contents, and never move.
  */
@@ -36,6 +36,14 @@ struct yb_pool;
  * product does not fit) or NO_MEMORY; *pool_out is then untouched. */
 YB_CHECKED enum yb_status yb_pool_create(const char *name, size_t object_bytes, uint32_t capacity,
                                          struct yb_pool **pool_out);
+
+/* As create, but a page comes with the first object that is taken there: for pools of large objects
+ * of which few are ever in use. */
+YB_CHECKED enum yb_status yb_pool_create_sparse(const char *name, size_t object_bytes,
+                                                uint32_t capacity, struct yb_pool **pool_out);
+
+/* The pool belongs to the thread that takes from it next. Objects may be in use. */
+void yb_pool_move(struct yb_pool *pool);
 
 /* Consume the pool and set *pool to NULL. It is a bug, and aborts, if an object is in use. */
 void yb_pool_destroy(struct yb_pool **pool);

@@ -15,19 +15,21 @@
 #include "cli/bench_flow.h"
 #include "cli/output.h"
 
-#define ROWS_MAX     128u
-#define ROUNDS_MAX   99u
-#define CELL_BYTES   32u
-#define OBJECT_BYTES (2ull << 20) /* What is cut into fragments. */
-#define SMALL_BYTES  4096u        /* What latency is measured with. */
-#define BATCH_BYTES  (64ull << 20)
-#define PING_BYTES   64u
+#define ROWS_MAX       128u
+#define ROUNDS_MAX     99u
+#define CELL_BYTES     32u
+#define OBJECT_BYTES   (2ull << 20) /* What is cut into fragments. */
+#define SMALL_BYTES    4096u        /* What latency is measured with. */
+#define BATCH_BYTES    (64ull << 20)
+#define PING_BYTES     64u
+#define PULL_BYTES_MIN 16384u /* Less goes in frames. */
 /* As the loops of a default configuration: how long they ask without sleeping. */
 #define SPIN_NS (50 * YB_NS_PER_US)
 
 /* What a row is held against. */
 enum against {
     AGAINST_COPY,      /* Memory copy on one core, same size. */
+    AGAINST_PULL,      /* How a node may read another process (RULES A4): process_vm_readv. */
     AGAINST_SOCKETS,   /* Bare sockets, one connection, same size. */
     AGAINST_PING_BUSY, /* A message there and back, polling before it sleeps: microseconds. */
     AGAINST_ROW,       /* The same object in one piece. */
@@ -175,6 +177,9 @@ add_row(struct bench *bench, bool shared, enum yb_bench_store_op op, uint64_t si
     } else if (batch == 1 && size <= SMALL_BYTES) {
         row->against = AGAINST_PING_BUSY;
         row->note = "bare ping-pong that polls 50 us, then sleeps";
+    } else if (shared && !bench->device && op == YB_BENCH_STORE_PUT && size >= PULL_BYTES_MIN) {
+        row->against = AGAINST_PULL;
+        row->note = "one process_vm_readv, same size, out of ordinary memory";
     } else if (shared && !bench->device) {
         row->against = AGAINST_COPY;
         row->note = "memory copy on one core, same size, from shared memory";
@@ -279,6 +284,9 @@ measure_ceiling(struct bench *bench, struct row *row, uint64_t round)
     memcpy(sockets.fds, pair->target.sockets, sizeof(sockets.fds));
     switch (row->against) {
     case AGAINST_COPY: return yb_bench_pair_copy(pair, &copy, ceiling);
+    case AGAINST_PULL:
+        return yb_bench_ceiling_process_vm(&pair->target, pair->own.buffer, row->flow.size, 1,
+                                           row->flow.run_ns, ceiling);
     case AGAINST_SOCKETS:
         return yb_bench_ceiling_sockets(&pair->target, &raw, row->flow.op == YB_BENCH_STORE_GET,
                                         ceiling);

@@ -323,7 +323,11 @@ await(struct yb_client *client, struct yb_client_record *record)
 static bool
 take_loop(struct yb_client *client)
 {
-    return atomic_load(&client->callbacks) == 0 && yb_worker_take(client->worker);
+    if (atomic_load(&client->callbacks) != 0 || !yb_worker_take(client->worker)) {
+        return false;
+    }
+    yb_client_core_move(client->core);
+    return true;
 }
 
 /* Give the loop back. What is to be told to others is told by the worker's own thread. */
@@ -341,6 +345,7 @@ give_loop(struct yb_client *client)
         yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(client->worker)), &record->start);
     }
     client->told_tail = &client->told;
+    yb_client_core_move(client->core);
     yb_worker_give(client->worker, busy);
 }
 

@@ -576,8 +576,8 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
         core->ask_reply == NULL ||
         (status = yb_hints_create(options->hints_max != 0 ? options->hints_max : 65536,
                                   &core->hints)) != YB_OK ||
-        (status = yb_pool_create("client messages", sizeof(struct yb_core_io), ios, &core->ios)) !=
-            YB_OK ||
+        (status = yb_pool_create_sparse("client messages", sizeof(struct yb_core_io), ios,
+                                        &core->ios)) != YB_OK ||
         (status = yb_core_near_create(core, ios)) != YB_OK ||
         (status = yb_core_withdrawals_create(core)) != YB_OK ||
         (status = yb_core_declines_create(core)) != YB_OK ||
@@ -613,6 +613,13 @@ yb_client_core_stop(struct yb_client_core *core)
         yb_core_member_drop(core, core->member_count - 1);
     }
     yb_peer_destroy(&core->directory);
+}
+
+void
+yb_client_core_move(struct yb_client_core *core)
+{
+    YB_ASSERT(core->magic == YB_CORE_MAGIC);
+    yb_pool_move(core->ios);
 }
 
 bool

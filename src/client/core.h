@@ -126,6 +126,9 @@ YB_CHECKED enum yb_status yb_client_core_create(const struct yb_client_core_opti
                                                 struct yb_net *net,
                                                 struct yb_client_core **core_out);
 
+/* Another thread has the core's loop from here on. */
+void yb_client_core_move(struct yb_client_core *core);
+
 /* Whether nobody waits for anything that is under way. */
 bool yb_client_core_calm(const struct yb_client_core *core);
 
