@@ -22,6 +22,7 @@
 #define YB_LOCK_MAP(X)                                                           \
     X(COMPAT_STORE, 10) /* compat/store_internal.h: who is inside, segments, ranges, sessions */ \
     X(COMPAT_ENGINE, 12) /* compat/engine_internal.h: ranges, peers by name, batches by number */ \
+    X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \

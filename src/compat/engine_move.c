@@ -216,7 +216,7 @@ await_batch(struct yb_compat_engine *engine, struct yb_compat_engine_job *job,
     return status;
 }
 
-/* A process that refused to be connected to is gone, and so is its memory: nothing can land there. */
+/* A process that refuses connections is gone, and its memory with it: nothing can land there. */
 static bool
 may_land(const struct yb_compat_engine_job *job, const struct yb_transfer_batch_status *ended)
 {

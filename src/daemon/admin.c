@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "daemon/known_http.h"
 #include "daemon/process_internal.h"
 #include "directory/index.h"
 #include "directory/wire/directory_wire.h"
@@ -24,6 +25,8 @@ struct yb_admin {
     struct yb_roles *roles;
     struct yb_http_source source;
     struct yb_http *http;
+    struct yb_known_http *known; /* NULL: its paths are not asked for. */
+    char directory[YB_ADDRESS_TEXT_BYTES];
 };
 
 /* ---- asking the directory ------------------------------------------------------------------- */
@@ -471,6 +474,35 @@ open_port(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])
     return status;
 }
 
+/* Answer the known system's paths, too. */
+static bool
+open_known(struct yb_admin *admin)
+{
+    const struct yb_config *settings = admin->process->config;
+    struct yb_address where = yb_roles_directory_address(admin->roles);
+    struct yb_known_http_options options = {
+        .directory = admin->directory,
+        .secret_file = settings->auth_secret_file[0] != '\0' ? settings->auth_secret_file : NULL,
+        .tenant = settings->auth_tenant,
+        .tls = settings->tls_mode == YB_CONFIG_TLS_MODE_ON,
+        .stats = admin->process->stats,
+        .metadata = admin->process->metadata,
+    };
+    struct yb_role_info first;
+
+    if (yb_address_is_wildcard(&where)) { /* It is ours: then loopback leads there. */
+        where.ip[0] = where.family == YB_ADDRESS_V4 ? 127 : 0;
+        where.ip[where.family == YB_ADDRESS_V4 ? 3 : 15] = 1;
+    }
+    yb_address_format(&where, admin->directory);
+    yb_roles_info(admin->roles, 0, &first);
+    options.leads = first.directory;
+    admin->known = yb_known_http_create(&options);
+    admin->source.other = yb_known_http_answer;
+    admin->source.other_context = admin->known;
+    return admin->known != NULL;
+}
+
 enum yb_status
 yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_admin **admin_out,
                 char why_out[YB_PROCESS_WHY_BYTES])
@@ -496,8 +528,16 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
         .remove = remove_block,
         .drain = drain,
     };
+    if (process->known_paths && !open_known(admin)) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
+        free(admin);
+        return YB_NO_MEMORY;
+    }
     status = open_port(admin, why_out);
     if (status != YB_OK) {
+        if (admin->known != NULL) {
+            yb_known_http_destroy(&admin->known);
+        }
         free(admin);
         return status;
     }
@@ -512,6 +552,9 @@ yb_admin_destroy(struct yb_admin **admin_ref)
 
     *admin_ref = NULL;
     yb_http_destroy(&admin->http);
+    if (admin->known != NULL) {
+        yb_known_http_destroy(&admin->known);
+    }
     free(admin);
 }
 

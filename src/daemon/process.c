@@ -187,6 +187,8 @@ yb_process_create(const struct yb_process_options *options, struct yb_process **
         return YB_NO_MEMORY;
     }
     process->magic = YB_PROCESS_MAGIC;
+    process->known_paths = options->known_paths;
+    process->metadata = options->metadata;
     process->config = options->config;
     process->clock = yb_clock_system();
     (void)signal(SIGPIPE, SIG_IGN); /* A peer that went away is a status. */

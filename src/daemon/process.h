@@ -42,6 +42,7 @@
 /* Room for a sentence that names what is wrong and what to do. */
 #define YB_PROCESS_WHY_BYTES 1536u
 
+struct yb_metadata;
 struct yb_process;
 struct yb_roles;
 struct yb_roles_options;
@@ -50,6 +51,8 @@ struct yb_process_options {
     const struct yb_config *config;
     const char *port_name; /* What strangers are told this port is. */
     int log_fd;
+    bool known_paths;             /* The admin port answers known_http.h, too ... */
+    struct yb_metadata *metadata; /* ... with these values; NULL: none. Borrowed. */
 };
 
 /* Make everything that both forms share; ignores SIGPIPE from here on.

@@ -227,6 +227,10 @@ meet_stranger(struct yb_hello *hello, enum yb_hello_stranger stranger)
     } else if (stranger == YB_HELLO_STRANGER_TLS) {
         fail_silently(hello, YB_HELLO_REASON_TLS,
                       "the peer speaks TLS: switch TLS on for this connection");
+    } else if (stranger == YB_HELLO_STRANGER_CORO_RPC) {
+        fail_silently(hello, YB_HELLO_REASON_MAGIC,
+                      "a client of the original mooncake package (coro_rpc), which speaks another "
+                      "protocol: pip uninstall it there and pip install yuebing");
     } else if (stranger == YB_HELLO_STRANGER_HTTP && hello->server) {
         fail_silently(hello, YB_HELLO_REASON_HTTP, "an HTTP client on a binary port");
         answer_http(hello);

@@ -215,6 +215,7 @@ enum yb_hello_stranger {
     YB_HELLO_STRANGER_NONE,      /* Our preface. */
     YB_HELLO_STRANGER_TLS,       /* A TLS record. */
     YB_HELLO_STRANGER_HTTP,      /* An HTTP request or answer. */
+    YB_HELLO_STRANGER_CORO_RPC,  /* A client of the known system: its RPC, or its engine's. */
     YB_HELLO_STRANGER_UNKNOWN,
 };
 enum yb_hello_stranger yb_hello_stranger(const uint8_t *bytes, size_t length);

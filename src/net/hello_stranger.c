@@ -7,6 +7,10 @@
 
 #include <string.h>
 
+/* How a request of coro_rpc begins, which the known system's clients send to their master. */
+#define CORO_RPC_MAGIC       21u
+#define CORO_RPC_VERSION_MAX 2u
+
 const char *
 yb_hello_reason_name(unsigned reason)
 {
@@ -54,7 +58,12 @@ yb_hello_stranger(const uint8_t *bytes, size_t length)
         if (length < 2) {
             return YB_HELLO_STRANGER_UNDECIDED;
         }
-        return bytes[1] == 3 ? YB_HELLO_STRANGER_TLS : YB_HELLO_STRANGER_UNKNOWN;
+        if (bytes[1] == 3) {
+            return YB_HELLO_STRANGER_TLS;
+        }
+        return bytes[0] == CORO_RPC_MAGIC && bytes[1] <= CORO_RPC_VERSION_MAX
+                   ? YB_HELLO_STRANGER_CORO_RPC
+                   : YB_HELLO_STRANGER_UNKNOWN;
     }
     if (starts_http(bytes, length, &undecided)) {
         return undecided ? YB_HELLO_STRANGER_UNDECIDED : YB_HELLO_STRANGER_HTTP;

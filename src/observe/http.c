@@ -228,12 +228,51 @@ drain(const struct yb_http *http, struct MHD_Connection *connection, const char 
     return say(code_of(status), yb_status_name(status), yb_status_text(status));
 }
 
+const char *
+yb_http_argument(const struct yb_http_asked *asked, const char *name)
+{
+    return MHD_lookup_connection_value(asked->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* Whether the source answered itself. */
+static bool
+other(const struct yb_http *http, struct yb_http_asked *asked, struct answer *answer_out)
+{
+    struct yb_http_told told = {.code = MHD_HTTP_OK, .type = TEXT_TYPE};
+    struct answer refusal = {.body = NULL};
+
+    if (http->source->other == NULL) {
+        return false;
+    }
+    asked->may_change = may_change(http, asked->connection, &refusal);
+    free(refusal.body);
+    if (!http->source->other(http->source->other_context, asked, &told)) {
+        return false;
+    }
+    *answer_out = (struct answer){
+        .code = told.code,
+        .type = told.type,
+        .body = told.text,
+        .length = told.length,
+    };
+    return true;
+}
+
 static struct answer
-route(const struct yb_http *http, struct MHD_Connection *connection, const char *path,
-      const char *method)
+route(const struct yb_http *http, struct yb_http_asked *asked)
 {
     const struct yb_http_source *source = http->source;
+    struct MHD_Connection *connection = asked->connection;
+    const char *path = asked->path;
+    const char *method = asked->method;
+    struct answer answer;
 
+    if (other(http, asked, &answer)) {
+        return answer;
+    }
+    if (source->ready == NULL && strcmp(path, "/healthz") != 0) {
+        return say(MHD_HTTP_NOT_FOUND, "NOT_FOUND", "there is no such path");
+    }
     if (strncmp(path, BLOCKS_PATH, sizeof(BLOCKS_PATH) - 1) == 0) {
         return block(http, connection, method, path + sizeof(BLOCKS_PATH) - 1);
     }
@@ -264,29 +303,85 @@ route(const struct yb_http *http, struct MHD_Connection *connection, const char 
 
 /* ---- the library's callback ----------------------------------------------------------------- */
 
-/* It is called when the header has come, for each piece of a body, and at the end: bodies are
- * read past. lint: size, the parameters are the HTTP library's */
+/* A body, as far as it has come: only for sources that take bodies; others' are read past. */
+struct body {
+    bool too_long;
+    size_t length;
+    size_t room;
+    char *bytes;
+};
+
+static void
+take_body(const struct yb_http *http, struct body *body, const char *upload, size_t length)
+{
+    if (http->source->other == NULL || body->too_long) {
+        return;
+    }
+    if (length > YB_HTTP_BODY_MAX - body->length) {
+        body->too_long = true;
+        return;
+    }
+    if (body->length + length > body->room) {
+        size_t room = 2 * (body->length + length);
+        char *bytes = realloc(body->bytes, room);
+
+        if (bytes == NULL) {
+            body->too_long = true;
+            return;
+        }
+        body->bytes = bytes;
+        body->room = room;
+    }
+    memcpy(body->bytes + body->length, upload, length);
+    body->length += length;
+}
+
+/* A request is over, or its connection. lint: size, the parameters are the HTTP library's */
+static void
+on_completed(void *owner, struct MHD_Connection *connection, void **state,
+             enum MHD_RequestTerminationCode why)
+{
+    struct body *body = *state;
+
+    (void)owner;
+    (void)connection;
+    (void)why;
+    if (body != NULL) {
+        free(body->bytes);
+        free(body);
+        *state = NULL;
+    }
+}
+
+/* It is called when the header has come, for each piece of a body, and at the end. lint: size, the
+ * parameters are the HTTP library's */
 static enum MHD_Result
 on_request(void *owner, struct MHD_Connection *connection, const char *path, const char *method,
            const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
     struct yb_http *http = owner;
+    struct body *body = *state;
     struct MHD_Response *response;
+    struct yb_http_asked asked = {.method = method, .path = path, .connection = connection};
     struct answer answer;
     enum MHD_Result result;
 
     (void)version;
-    (void)upload;
     YB_ASSERT_OBJ(http, HTTP_MAGIC);
-    if (*state == NULL) {
-        *state = http; /* The header was seen. */
-        return MHD_YES;
+    if (body == NULL) {
+        *state = calloc(1, sizeof(*body)); /* The header was seen. */
+        return *state != NULL ? MHD_YES : MHD_NO;
     }
     if (*upload_bytes > 0) {
+        take_body(http, body, upload, *upload_bytes);
         *upload_bytes = 0;
         return MHD_YES;
     }
-    answer = route(http, connection, path, method);
+    asked.body = body->bytes;
+    asked.body_bytes = body->length;
+    answer = body->too_long
+                 ? say(MHD_HTTP_CONTENT_TOO_LARGE, "TOO_LARGE", "a body has at most 1 MiB")
+                 : route(http, &asked);
     if (answer.body == NULL) {
         return MHD_NO; /* No memory: the connection ends. */
     }
@@ -392,7 +487,8 @@ yb_http_create(const struct yb_http_options *options, struct yb_http **http_out,
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL,
         NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_END);
     if (http->daemon == NULL) {
         status = why_not(ENOMEM, &options->address, why_out);
         (void)close(fd);

@@ -11,6 +11,8 @@
  *     DELETE /v1/blocks/KEY        remove it (?tenant=NAME&force=1)
  *     POST   /v1/nodes/NAME/drain  move its blocks away (?undo=1&force=1)
  *
+ * and what else the source answers itself.
+ *
  * What is shown comes from the source's callbacks; this module knows paths, codes and who may.
  *
  * Invariants
@@ -39,6 +41,27 @@ struct yb_http;
 
 #define YB_HTTP_REASON_BYTES 256u
 
+/* A request for a path that the source answers itself. */
+struct yb_http_asked {
+    const char *method;
+    const char *path;
+    const void *body;
+    size_t body_bytes; /* At most YB_HTTP_BODY_MAX. */
+    bool may_change;   /* H1: whoever asks may change something. */
+    void *connection;  /* For yb_http_argument(). */
+};
+struct yb_http_told {
+    unsigned code;
+    const char *type; /* Static. */
+    char *text;       /* From malloc. */
+    size_t length;
+};
+
+#define YB_HTTP_BODY_MAX (1024u * 1024u)
+
+/* Return what the request's `?name=` is, decoded; NULL: there is none. */
+const char *yb_http_argument(const struct yb_http_asked *asked, const char *name);
+
 /* Every callback gets `context`. Those that return a status set *out only on OK, and may fail with
  * anything; the answer's code follows from it. */
 struct yb_http_source {
@@ -52,6 +75,10 @@ struct yb_http_source {
     enum yb_status (*block)(void *context, const char *tenant, const char *key, json_t **out);
     enum yb_status (*remove)(void *context, const char *tenant, const char *key, bool force);
     enum yb_status (*drain)(void *context, const char *node, bool draining, bool force);
+    /* May be NULL. Asked first; false: it is none of its paths. With a text of NULL there was no
+     * memory. Where `ready` is NULL there are no other paths but /healthz. */
+    bool (*other)(void *context, const struct yb_http_asked *asked, struct yb_http_told *told_out);
+    void *other_context;
 };
 
 struct yb_http_options {

@@ -3,6 +3,7 @@
  * The known system's engine: what its callers pass, and what they are told.
  */
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,6 +17,9 @@
 
 #include "base/clock.h"
 #include "compat/engine.h"
+#include "compat/metadata.h"
+#include "daemon/known_http.h"
+#include "observe/http.h"
 #include "unit.h"
 #include "yuebing/transfer.h"
 
@@ -864,6 +868,145 @@ test_compat_engine__a_secret_keeps_strangers_out(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* A metadata server on a port of its own. */
+struct names {
+    struct yb_metadata *metadata;
+    struct yb_known_http *known;
+    struct yb_http_source source;
+    struct yb_http *http;
+    char url[NAME_BYTES];
+};
+
+static void
+names_init(struct names *names)
+{
+    struct yb_known_http_options paths = {0};
+    struct yb_http_options options = {.insecure = true, .connections_max = 16};
+    char why[YB_ADDRESS_WHY_BYTES];
+    char text[YB_ADDRESS_TEXT_BYTES];
+    struct yb_address bound;
+
+    *names = (struct names){.metadata = yb_metadata_create()};
+    paths.metadata = names->metadata;
+    names->known = yb_known_http_create(&paths);
+    names->source.other = yb_known_http_answer;
+    names->source.other_context = names->known;
+    options.source = &names->source;
+    assert_int_equal(yb_address_parse("127.0.0.1:0", 0, &options.address, why), YB_OK);
+    assert_int_equal(yb_http_create(&options, &names->http, why), YB_OK);
+    bound = yb_http_address(names->http);
+    yb_address_format(&bound, text);
+    (void)snprintf(names->url, sizeof(names->url), "http://%s/metadata", text);
+}
+
+static void
+names_fini(struct names *names)
+{
+    yb_http_destroy(&names->http);
+    yb_known_http_destroy(&names->known);
+    yb_metadata_destroy(&names->metadata);
+}
+
+static void
+test_compat_engine__names_without_a_port_resolve_at_the_server(void **state)
+{
+    struct yb_compat_engine *engines[3];
+    struct names names;
+    char name[NAME_BYTES];
+    uint8_t *local = malloc(BYTES);
+    uint8_t *remote = malloc(BYTES);
+    uint64_t address = at(remote);
+    char *value = NULL;
+    size_t bytes = 0;
+    void *library = dlopen("libcurl.so.4", RTLD_NOW);
+
+    (void)state;
+    if (library == NULL) {
+        print_message("# libcurl is not here: names have to be addresses\n");
+        skip();
+    }
+    names_init(&names);
+    for (int i = 0; i < 3; i++) {
+        engines[i] = yb_compat_engine_create();
+    }
+    assert_int_equal(init(engines[0], "localhost", names.url), 0);
+    (void)yb_compat_engine_name(engines[0], name, sizeof(name));
+    assert_string_equal(name, "localhost");
+    assert_int_equal(yb_metadata_get(names.metadata, "mooncake/rpc_meta/localhost", &value, &bytes),
+                     YB_OK);
+    assert_non_null(strstr(value, "\"rpc_port\""));
+    free(value);
+    assert_int_equal(yb_compat_engine_register(engines[0], &address, &(uint64_t){BYTES}, 1, "*"),
+                     0);
+    /* Another one of that name is refused as long as the first lives. */
+    assert_int_equal(init(engines[1], "localhost", names.url), -1);
+    assert_int_equal(init(engines[1], "127.0.0.1", names.url), 0);
+    fill(local, BYTES, 31);
+    assert_int_equal(move_one(engines[1], "localhost", true, local, at(remote), BYTES), 0);
+    assert_true(is(remote, BYTES, 31));
+    assert_int_equal(move_one(engines[1], "nobody", true, local, at(remote), BYTES), -1);
+    yb_compat_engine_destroy(&engines[0]); /* Gives its name back. */
+    assert_int_equal(yb_metadata_get(names.metadata, "mooncake/rpc_meta/localhost", &value, &bytes),
+                     YB_NOT_FOUND);
+    /* What a killed one has left there is no hindrance. */
+    (void)snprintf(name, sizeof(name), "{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":%u}",
+                   closed_port());
+    assert_int_equal(
+        yb_metadata_put(names.metadata, "mooncake/rpc_meta/localhost", name, strlen(name)), YB_OK);
+    assert_int_equal(init(engines[2], "localhost", names.url), 0);
+    yb_compat_engine_destroy(&engines[1]);
+    yb_compat_engine_destroy(&engines[2]);
+    names_fini(&names);
+    free(local);
+    free(remote);
+}
+
+static void
+test_compat_engine__the_metadata_server_keeps_addresses_and_bounds(void **state)
+{
+    struct yb_metadata *metadata = yb_metadata_create();
+    char key[YB_METADATA_KEY_MAX + 2];
+    char *big = calloc(1, 1u << 20);
+    char *value = NULL;
+    size_t bytes = 0;
+    uint64_t kept = 0;
+
+    (void)state;
+    assert_int_equal(yb_metadata_put(metadata, "ram/a", "one", 3), YB_OK);
+    assert_int_equal(yb_metadata_put(metadata, "ram/a", "other", 5), YB_OK);
+    assert_int_equal(yb_metadata_get(metadata, "ram/a", &value, &bytes), YB_OK);
+    assert_int_equal(bytes, 5);
+    assert_string_equal(value, "other");
+    free(value);
+    assert_int_equal(yb_metadata_put(metadata, "rpc_meta/a", "one", 3), YB_OK);
+    assert_int_equal(yb_metadata_put(metadata, "rpc_meta/a", "one", 3), YB_OK);
+    assert_int_equal(yb_metadata_put(metadata, "rpc_meta/a", "two", 3), YB_EXISTS);
+    assert_int_equal(yb_metadata_delete(metadata, "rpc_meta/a"), YB_OK);
+    assert_int_equal(yb_metadata_delete(metadata, "rpc_meta/a"), YB_NOT_FOUND);
+    assert_int_equal(yb_metadata_put(metadata, "rpc_meta/a", "two", 3), YB_OK);
+    memset(key, 'k', sizeof(key));
+    key[YB_METADATA_KEY_MAX + 1] = '\0';
+    assert_int_equal(yb_metadata_put(metadata, key, "x", 1), YB_INVALID);
+    assert_int_equal(yb_metadata_put(metadata, "", "x", 1), YB_INVALID);
+    for (;;) {
+        enum yb_status status;
+
+        (void)snprintf(key, sizeof(key), "big/%llu", (unsigned long long)kept);
+        status = yb_metadata_put(metadata, key, big, 1u << 20);
+        if (status != YB_OK) {
+            assert_int_equal(status, YB_NO_SPACE);
+            break;
+        }
+        kept++;
+    }
+    assert_int_equal(kept, (YB_METADATA_BYTES_MAX >> 20) - 1);
+    assert_int_equal(yb_metadata_put(metadata, "big/0", big, 1u << 20), YB_OK); /* In its place. */
+    free(big);
+    yb_metadata_destroy(&metadata);
+}
+
 int
 main(void)
 {
@@ -888,6 +1031,8 @@ main(void)
             test_compat_engine__a_peer_that_was_restarted_at_its_name_is_reached_again),
         cmocka_unit_test(test_compat_engine__ports_and_paths_are_those_of_the_environment),
         cmocka_unit_test(test_compat_engine__a_secret_keeps_strangers_out),
+        cmocka_unit_test(test_compat_engine__names_without_a_port_resolve_at_the_server),
+        cmocka_unit_test(test_compat_engine__the_metadata_server_keeps_addresses_and_bounds),
     };
 
     return cmocka_run_group_tests_name("compat_engine", tests, NULL, NULL);
