@@ -10,6 +10,7 @@
 
 const struct yb_cli_option yb_cli_config_options[] = {
     {"markdown", NULL, "print docs/config.md"},
+    {"known", NULL, "print docs/compat.md"},
     {"man", "SECTION", "print a manual page: 1, the program, or 5, its configuration file"},
     {"completion", "SHELL", "print the completion script of bash, zsh or fish"},
     {NULL, NULL, NULL},
@@ -107,15 +108,22 @@ yb_cli_config(struct yb_cli *cli, int argc, char **argv)
     const char *man = yb_cli_option(cli, "man");
     const char *completion = yb_cli_option(cli, "completion");
     const char *markdown = yb_cli_option(cli, "markdown");
-    int asked = (man != NULL) + (completion != NULL) + (markdown != NULL) + cli->json;
+    const char *known = yb_cli_option(cli, "known");
+    int asked =
+        (man != NULL) + (completion != NULL) + (markdown != NULL) + (known != NULL) + cli->json;
     enum yb_status status;
 
     (void)argc;
     (void)argv;
     if (asked > 1) {
-        fprintf(cli->err,
-                "yuebing config: give one of --json, --markdown, --man and --completion\n");
+        fprintf(
+            cli->err,
+            "yuebing config: give one of --json, --markdown, --known, --man and --completion\n");
         return YB_CLI_EXIT_REFUSED;
+    }
+    if (known != NULL) {
+        yb_docs_known(cli->out);
+        return 0;
     }
     if (markdown != NULL) {
         yb_docs_markdown(cli->out);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 void yb_docs_markdown(FILE *out);
+void yb_docs_known(FILE *out);
 void yb_docs_man_program(FILE *out);
 void yb_docs_man_config(FILE *out);
 void yb_docs_completion_bash(FILE *out);

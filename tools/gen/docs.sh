@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes docs/config.md and the manual pages from the tables in the program, which has to be
+# Writes docs/config.md, docs/compat.md and the manual pages from the tables in the program, which has to be
 # built (BUILD, build by default). With --check: says which are stale and fails.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -31,6 +31,7 @@ while read -r document options; do
     fi
 done <<'END'
 docs/config.md --markdown
+docs/compat.md --known
 docs/man/yuebing.1 --man 1
 docs/man/yuebing-config.5 --man 5
 END
