@@ -12,6 +12,8 @@
 #include "client/core_internal.h"
 #include "directory/index.h"
 
+#define PROBE_NS (100 * YB_NS_PER_MS) /* A node that failed lately is tried for so long. */
+
 /* ---- lookups -------------------------------------------------------------------------------- */
 
 /* Begin an item of a get: by a hint, or by a lookup. */
@@ -234,6 +236,11 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
         return;
     }
     (void)yb_hints_drop(core->hints, item->hash, item->grant);
+    if (item->probed && (why == YB_TIMED_OUT || why == YB_PEER_LOST || why == YB_UNREACHABLE)) {
+        core->counters.gets++; /* It is there alone, was known to be bad, and still is. */
+        yb_core_end(work, index, why);
+        return;
+    }
     if (item->lookups < YB_CORE_ATTEMPTS_MAX || why == YB_NOT_READY || why == YB_STALE) {
         /* What waits for its grant, or has been replaced in the meantime, is there. */
         item->tried = 0;
@@ -370,13 +377,17 @@ on_got(struct yb_call *call)
     yb_core_io_give(io);
 }
 
-/* How long one node may take while others could be asked: half of what is left. */
+/* How long one node may take while others could be asked: half of what is left. One that failed
+ * lately is only tried. */
 static uint64_t
-attempt_deadline(const struct yb_core_work *work, bool others)
+attempt_deadline(const struct yb_core_work *work, bool others, bool probe)
 {
     uint64_t now_ns = yb_core_now(work->core);
     uint64_t deadline_ns = work->batch->deadline_ns;
 
+    if (probe) {
+        return deadline_ns < now_ns + PROBE_NS ? deadline_ns : now_ns + PROBE_NS;
+    }
     if (!others || deadline_ns == YB_NEVER || deadline_ns <= now_ns) {
         return deadline_ns;
     }
@@ -388,6 +399,8 @@ yb_core_get_close(struct yb_core_io *io)
 {
     uint32_t keys_at = (uint32_t)(YB_WIRE_GET_BYTES + (size_t)io->count * YB_WIRE_GET_ITEM_BYTES);
     struct yb_core_work *work = io->work;
+    uint32_t row = yb_core_row(io->core, io->slot);
+    bool probe = row != YB_CORE_NONE && io->core->choices[row].failed;
     bool others = true;
 
     /* The keys were gathered behind the longest list of items; now they close up. */
@@ -399,11 +412,12 @@ yb_core_get_close(struct yb_core_io *io)
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_KEYS, io->key_bytes);
     io->call.body_bytes = keys_at + io->key_bytes;
     for (uint32_t i = 0; i < io->count; i++) {
-        const struct yb_core_item *item = &work->items[io->items[i]];
+        struct yb_core_item *item = &work->items[io->items[i]];
 
+        item->probed = probe;
         others = others && (item->hinted || item->slot_count > 1);
     }
-    io->call.deadline_ns = attempt_deadline(work, others);
+    io->call.deadline_ns = attempt_deadline(work, others, probe);
 }
 
 static void

@@ -86,6 +86,7 @@ struct yb_core_item {
     uint8_t outstanding; /* Messages of a put. */
     uint8_t made;        /* Replicas. */
     bool hinted;
+    bool probed; /* Its last message went to a node that had failed lately. */
     bool versioned;
     bool doubted;   /* Some attempt of a put may have been applied. */
     bool announced; /* The directory tells others that this put is under way. */

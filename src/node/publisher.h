@@ -3,8 +3,8 @@
  * publisher.h -- a node's ordered stream of publications to its directory.
  *
  * What happened to blocks is put into a queue and sent in messages, in order, each with all
- * that waits, up to YB_PUBLISHER_MESSAGES under way. An inventory, with which each stream begins, goes
- * between the news and never in front of them (RULES A9, C6).
+ * that waits, up to YB_PUBLISHER_MESSAGES under way. An inventory, with which each stream begins,
+ * goes between the news and never in front of them (RULES A9, C6).
  *
  *     queue of news ----+                       answered: on_answer per item, in order
  *                       +--> message 1..32 --> directory

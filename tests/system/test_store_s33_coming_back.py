@@ -2,9 +2,10 @@
 """S33, coming back: a directory that stops, or dies, and starts again on its address."""
 import contextlib
 import os
+import socket
 
 from store import LEASE_MS, Store, directory
-from yuebing import LONG, SLOWER, case, expect, folder, main, until
+from yuebing import LONG, SLOWER, case, expect, folder, main, split, until, window
 
 KEYS = 2000
 BACK_S = 3.0 * SLOWER
@@ -68,6 +69,34 @@ def without_a_file():
         a.get("new:0-9", bytes=1000).all("OK")
         found = a.get("k:0-99", bytes=1000).sound()
         expect(set(found.counted) <= {"OK", "NOT_FOUND"} and len(found.counted) == 1, f"{found}")
+
+
+@case("an address that swallowed connections for a while holds up nobody once it serves again")
+def swallowed():
+    with folder() as where, contextlib.ExitStack() as stack:
+        words = ("--cluster-file", os.path.join(where, "cluster"))
+        store = stack.enter_context(Store(nodes=1, directory_words=words))
+        clients = [stack.enter_context(store.client()) for _ in range(8)]
+        clients[0].put("k:0-99", bytes=1000).all("OK")
+        address = store.directory.address
+        expect(store.directory.stop() == 0, "it stops cleanly")
+        with socket.socket() as hole, contextlib.ExitStack() as full:
+            hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            hole.bind(split(address))
+            hole.listen(0)
+            for _ in range(4):  # Its queue is full: who connects now hears nothing.
+                one = full.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(split(address))
+            for client in clients:
+                client.send("exist", keys="k:0-9", ms=2000)
+            for client in clients:
+                expect(client.receive()["ms"] < 3500 * SLOWER, "a deadline is one")
+            window(2.0)  # Long enough for the kernel to try less and less often.
+        store.directory = directory(*words, listen=address, lease_ms=LEASE_MS).begin()
+        until(lambda: all(c.exist("k:0-99", ms=200).counted["OK"] == 100 for c in clients),
+              "all are back", BACK_S)
+        clients[1].put("new:0-9", bytes=100).all("OK")
 
 
 @case("what is asked while nobody serves waits for its deadline, and not longer")
