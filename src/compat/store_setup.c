@@ -371,15 +371,38 @@ yb_compat_store_setup(struct yb_compat_store *store, const struct yb_compat_setu
     return code;
 }
 
+/* Whether somebody else could take what our segments hold. */
+static bool
+has_heirs(struct yb_compat_store *store)
+{
+    struct yb_client_node *nodes = calloc(NODES_MAX, sizeof(*nodes));
+    uint32_t count = 0;
+    uint32_t others = 0;
+
+    if (nodes != NULL && yb_client_nodes(store->client, nodes, NODES_MAX, &count) == YB_OK) {
+        count = count < NODES_MAX ? count : NODES_MAX;
+        for (uint32_t i = 0; i < count; i++) {
+            others += strcmp(nodes[i].state, "serving") == 0 && nodes[i].used < nodes[i].capacity;
+        }
+    }
+    for (uint32_t i = 0; i < YB_COMPAT_SEGMENTS_MAX; i++) {
+        others -= others > 0 && store->segments[i] != NULL ? 1 : 0;
+    }
+    free(nodes);
+    return others > 0;
+}
+
 void
 yb_compat_store_shut(struct yb_compat_store *store)
 {
+    uint64_t drain_ns = store->client != NULL && has_heirs(store) ? DRAIN_NS : 0;
+
     yb_compat_door_close(store);
     if (store->client != NULL) {
         yb_compat_sessions_end(store, store->client);
     }
     for (uint32_t i = 0; i < YB_COMPAT_SEGMENTS_MAX; i++) {
-        yb_node_close(&store->segments[i], DRAIN_NS);
+        yb_node_close(&store->segments[i], drain_ns);
     }
     yb_client_close(&store->client);
     if (store->memory != NULL) {

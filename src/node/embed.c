@@ -252,13 +252,13 @@ await_registered(struct yb_node_embedded *node, const char *directory, uint64_t 
                  struct message *message)
 {
     if (yb_node_host_await_registered(node->host, timeout_ns)) {
-        return YB_OK;
+        /* The directory remembers by name that the last one was drained before it was closed. */
+        return yb_node_host_set_draining(node->host, false, timeout_ns);
     }
     (void)snprintf(message->text, message->bytes,
                    "the directory at %s did not take the node in time: is one running there, and "
                    "has it the same secret?",
                    directory);
-    yb_node_host_close(&node->host);
     return YB_TIMED_OUT;
 }
 
@@ -295,6 +295,9 @@ yb_node_open(const struct yb_node_open_options *given, uint64_t timeout_ns,
                                   timeout_ns != 0 ? timeout_ns : DEFAULT_OPEN_NS, &message);
     }
     if (status != YB_OK) {
+        if (node->host != NULL) {
+            yb_node_host_close(&node->host);
+        }
         destroy(node);
         return status;
     }
@@ -317,6 +320,13 @@ yb_node_close(struct yb_node_embedded **node_ref, uint64_t drain_ns)
         return; /* The parent's: its threads are not here. */
     }
     until_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), drain_ns);
+    if (drain_ns > 0 && yb_node_host_set_draining(node->host, true, drain_ns) == YB_OK) {
+        uint64_t now_ns = yb_clock_now(yb_clock_system());
+
+        if (!yb_node_host_await_empty(node->host, until_ns > now_ns ? until_ns - now_ns : 0)) {
+            yb_log_warn(node->log, "node", "closed with blocks that are nowhere else");
+        }
+    }
     yb_node_host_close_port(node->host);
     yb_node_host_drain(node->host, until_ns);
     yb_node_host_close(&node->host);

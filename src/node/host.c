@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "net/loop.h"
 #include "net/role.h"
+#include "node/node_internal.h"
 #include "transfer/near.h"
 
 #define HOST_MAGIC 0x686f7374u /* "host" */
@@ -26,6 +27,12 @@ struct yb_node_host {
     struct yb_address address;
     char name[YB_NODE_NAME_BYTES];
     const struct yb_clock *clock;
+    struct yb_call order; /* To the directory, about this node. */
+    bool ordering;        /* It is under way. */
+    bool draining;        /* What it says ... */
+    uint64_t order_until_ns;
+    enum yb_status ordered; /* ... and how it ended. */
+    uint8_t order_body[YB_WIRE_STATE_ORDER_BYTES_MAX];
     /* ---- */
     _Atomic uint64_t turned_ns;
     _Atomic uint64_t incarnation;
@@ -83,7 +90,7 @@ on_idle(void *owner)
 {
     struct yb_node_host *host = owner;
 
-    return yb_node_idle(host->node);
+    return yb_node_idle(host->node) && !host->ordering;
 }
 
 static void
@@ -110,6 +117,67 @@ is_registered(void *owner)
 
     on_pulse(host);
     return atomic_load(&host->incarnation) != 0;
+}
+
+/* ---- orders about itself, on its worker ------------------------------------------------------ */
+
+static void
+on_ordered(struct yb_call *call)
+{
+    struct yb_node_host *host = call->owner;
+
+    host->ordering = false;
+    host->ordered = call->status;
+}
+
+static void
+order_state(void *context)
+{
+    struct yb_node_host *host = context;
+    const struct yb_wire_state_order order = {
+        .state = host->draining ? YB_WIRE_SLOT_STATE_DRAINING : YB_WIRE_SLOT_STATE_SERVING,
+        .name = yb_wire_text_of(host->name),
+    };
+    struct yb_peer *directory = yb_member_directory(host->node->member);
+    size_t length = 0;
+
+    host->ordered =
+        yb_wire_state_order_encode(&order, host->order_body, sizeof(host->order_body), &length);
+    if (host->ordered != YB_OK || directory == NULL) {
+        host->ordered = host->ordered != YB_OK ? host->ordered : YB_CLOSED;
+        return;
+    }
+    host->order = (struct yb_call){
+        .type = YB_WIRE_DIRECTORY_TYPE_SET_STATE,
+        .class = YB_CLASS_FIRST_TOKEN,
+        .lane = YB_WIRE_LANE_CONTROL,
+        .deadline_ns = host->order_until_ns,
+        .mutates = true,
+        .body = host->order_body,
+        .body_bytes = (uint32_t)length,
+        .done = on_ordered,
+        .owner = host,
+    };
+    host->ordered = yb_peer_call(directory, &host->order);
+    host->ordering = host->ordered == YB_OK;
+}
+
+static bool
+is_ordered(void *owner)
+{
+    struct yb_node_host *host = owner;
+
+    return !host->ordering;
+}
+
+static bool
+is_empty(void *owner)
+{
+    struct yb_node_host *host = owner;
+    struct yb_node_info info;
+
+    yb_node_info(host->node, &info);
+    return info.blocks == 0 && info.in_flight == 0 && info.ungranted == 0;
 }
 
 /* ---- what it is made of ---------------------------------------------------------------------- */
@@ -314,6 +382,26 @@ yb_node_host_await_registered(struct yb_node_host *host, uint64_t limit_ns)
 {
     YB_ASSERT_OBJ(host, HOST_MAGIC);
     return yb_role_await(host->role, is_registered, limit_ns);
+}
+
+enum yb_status
+yb_node_host_set_draining(struct yb_node_host *host, bool draining, uint64_t limit_ns)
+{
+    YB_ASSERT_OBJ(host, HOST_MAGIC);
+    host->draining = draining;
+    host->order_until_ns = yb_deadline_after(yb_clock_now(host->clock), limit_ns);
+    yb_worker_run(yb_role_worker(host->role), order_state, host);
+    /* The call ends by its deadline, and a moment later at the latest. */
+    while (!yb_role_await(host->role, is_ordered, limit_ns + YB_NS_PER_S)) {
+    }
+    return host->ordered;
+}
+
+bool
+yb_node_host_await_empty(struct yb_node_host *host, uint64_t limit_ns)
+{
+    YB_ASSERT_OBJ(host, HOST_MAGIC);
+    return yb_role_await(host->role, is_empty, limit_ns);
 }
 
 void

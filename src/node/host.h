@@ -62,6 +62,14 @@ YB_CHECKED enum yb_status yb_node_host_open(const struct yb_node_host_options *o
 /* Wait until it is registered, at most `limit_ns`. Returns whether it is. */
 bool yb_node_host_await_registered(struct yb_node_host *host, uint64_t limit_ns);
 
+/* Tell the directory that the node is to be drained, or takes blocks again; wait for its answer at
+ * most `limit_ns`. Fails as a call does. */
+YB_CHECKED enum yb_status yb_node_host_set_draining(struct yb_node_host *host, bool draining,
+                                                    uint64_t limit_ns);
+
+/* Wait until it has no block any more, at most `limit_ns`. Returns whether it has none. */
+bool yb_node_host_await_empty(struct yb_node_host *host, uint64_t limit_ns);
+
 /* Take no new requests; then let those that run end, until `until_ns`. Several hosts can be closed
  * together: all ports first. */
 void yb_node_host_close_port(struct yb_node_host *host);
@@ -80,7 +88,7 @@ struct yb_node_host_info {
     uint64_t incarnation;    /* 0: not registered. */
     uint64_t lease_until_ns; /* Until when it may serve; 0: not now. */
     uint64_t capacity;
-    uint64_t live;
+    uint64_t live; /* Bytes. */
     uint64_t blocks;
     uint8_t state; /* enum yb_wire_slot_state, as the directory told. */
 };

@@ -971,8 +971,12 @@ yb_node_destroy(struct yb_node **node_in)
     yb_publisher_destroy(&node->publisher);
     yb_dram_pool_destroy(&node->pool);
     yb_block_table_destroy(&node->blocks);
-    yb_pool_destroy(&node->puts);
-    yb_pool_destroy(&node->reads);
+    if (node->reads != NULL) {
+        yb_pool_destroy(&node->reads);
+    }
+    if (node->puts != NULL) {
+        yb_pool_destroy(&node->puts);
+    }
     if (node->shard != NULL) {
         yb_stats_shard_release(&node->shard);
     }
