@@ -483,7 +483,9 @@ republish(struct yb_node *node)
         block->published = 0;
         if (block->put == NULL) {
             yb_node_discard(node, block);
-        } else if (block->flush < node->tenants[block->tenant].flush) {
+        } else if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0) {
+            /* Flushed; or what was granted and ended again may have been this very block, of which
+             * another directory knows nothing: granted once more it would be back (B5). */
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_STALE, 0, false);
         } else if (yb_node_publish(node, block) != YB_OK) {
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_AGAIN, 0, false);
