@@ -39,6 +39,7 @@ struct yb_compat_session {
     uint64_t pin;
     /* ---- writing ---- */
     bool sealed;
+    bool ending; /* Somebody ends it now. */
     uint8_t *staged;
     struct yb_compat_replicate replicate; /* Its texts are owned. */
 };
@@ -704,7 +705,8 @@ yb_compat_store_put_session_write(struct yb_compat_store *store, const yb_compat
     }
 }
 
-/* Seal a session, and wait until nobody writes any more. NULL: there is none. It is used. */
+/* Seal a session, and wait until nobody writes any more; it is used. NULL: there is none, or
+ * somebody else ends it. */
 static struct yb_compat_session *
 seal(struct yb_compat_store *store, const yb_compat_key *key)
 {
@@ -712,8 +714,10 @@ seal(struct yb_compat_store *store, const yb_compat_key *key)
 
     yb_lock_acquire(&store->lock);
     session = find_locked(&store->writes, key);
+    session = session != NULL && session->ending ? NULL : session;
     if (session != NULL) {
         session->sealed = true;
+        session->ending = true;
         session->users++;
         while (session->users > 1 && !session->gone) {
             (void)yb_lock_wait(&store->lock, &store->changed, WAIT_STEP_NS);
@@ -743,6 +747,9 @@ yb_compat_store_put_session_end(struct yb_compat_store *store, const yb_compat_k
         if (codes_out[i] == YB_COMPAT_OK) {
             end_session(store, &store->writes, session);
         }
+        yb_lock_acquire(&store->lock);
+        session->ending = false; /* A failure leaves it for another try. */
+        yb_lock_release(&store->lock);
         give(store, client, session);
     }
     if (client != NULL) {

@@ -315,6 +315,35 @@ test_compat_store_more__keeps_a_session_that_could_not_end(void **state)
     assert_memory_equal(back, "session.", 8);
 }
 
+static void *
+end_racing(void *context)
+{
+    *(int32_t *)context = write_end("raced", false);
+    return NULL;
+}
+
+static void
+test_compat_store_more__ends_a_session_once_however_many_try(void **state)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        pthread_t threads[4];
+        int32_t codes[4];
+        uint32_t ended = 0;
+
+        assert_int_equal(write_start("raced", 8), 0);
+        for (uint32_t k = 0; k < 4; k++) {
+            assert_int_equal(pthread_create(&threads[k], NULL, end_racing, &codes[k]), 0);
+        }
+        for (uint32_t k = 0; k < 4; k++) {
+            assert_int_equal(pthread_join(threads[k], NULL), 0);
+            assert_true(codes[k] == 0 || codes[k] == -600);
+            ended += codes[k] == 0 ? 1 : 0;
+        }
+        assert_int_equal(ended, 1);
+        assert_int_equal(remove_key(store, "raced", true), 0);
+    }
+}
+
 /* ---- places --------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -551,6 +580,7 @@ main(void)
         cmocka_unit_test(test_compat_store_more__ends_a_session_whose_value_is_another_one),
         cmocka_unit_test(test_compat_store_more__shows_a_value_when_its_session_ends),
         cmocka_unit_test(test_compat_store_more__keeps_a_session_that_could_not_end),
+        cmocka_unit_test(test_compat_store_more__ends_a_session_once_however_many_try),
         cmocka_unit_test(test_compat_store_more__copies_moves_and_clears_replicas),
         cmocka_unit_test(
             test_compat_store_more__takes_memory_that_is_given_by_hand_and_gives_it_back),
