@@ -36,6 +36,12 @@ test-tsan: setup ## the suites under ThreadSanitizer
 test-device: setup-test all ## the suites of device memory, with a stand-in for its driver
 	@meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite device
 
+test-python: setup-test ## the Python packages, from a wheel, with every Python that is here
+	@tools/python_test.sh all
+
+wheel: setup-test ## wheels of the Python packages mooncake and yuebing, in dist/
+	@tools/wheel.sh all
+
 test-mutants: setup-test ## every documented mutant must make its test fail
 	@tools/mutants.py
 
@@ -55,7 +61,7 @@ lint: setup all ## house rules that a program can check
 	@tools/lint/run.sh $(BUILD)
 
 clean: ## remove what the targets above built
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-mutants
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-mutants build-wheel dist
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -67,5 +73,5 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-mutants fuzz \
-        bench install format lint clean help
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-python wheel \
+        test-mutants fuzz bench install format lint clean help

@@ -20,6 +20,10 @@ have() { # PACKAGE PROBE
     py:*) python3 -c 'import sys
 want = tuple(map(int, sys.argv[1].split(".")))
 sys.exit(sys.version_info[:2] < want)' "${2#py:}" 2>/dev/null ;;
+    mod:*) python3 -c "import ${2#mod:}" 2>/dev/null ;;
+    include) python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' \
+        2>/dev/null ;;
     deb) ! command -v dpkg-query >/dev/null ||
         dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
     *) echo "setup: bad probe '$2' for $1 in tools/packages.txt" >&2; exit 2 ;;

@@ -71,9 +71,15 @@ fuzz() {
     [ -s "$scores/fuzz" ] || echo "0 1 0" >"$scores/fuzz"
 }
 
+python_packages() { # short|all
+    tools/python_test.sh "$1" "$scores/python" || true
+    [ -s "$scores/python" ] || echo "0 1 0" >"$scores/python"
+}
+
 case $mode in
 short)
     suites plain "$build" --no-suite long
+    python_packages short
     mutants --sample 8
     ;;
 asan) sanitized asan address,undefined ;;
@@ -82,6 +88,7 @@ all)
     export YUEBING_TEST_LONG=1
     patience=10
     suites plain "$build" --timeout-multiplier "$patience"
+    python_packages all
     sanitized asan address,undefined
     thread_sanitizer
     fuzz

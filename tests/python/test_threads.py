@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads, processes and lives: the interpreter's lock is given up, nothing leaks, nothing hangs."""
+"""Threads, processes and lives: the interpreter's lock is given up, nothing leaks or hangs."""
 import gc
 import os
 import resource

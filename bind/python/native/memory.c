@@ -182,6 +182,18 @@ YB_PY_DEFINE(code_text, 1, true, "code")
         yb_compat_code_text(code < INT32_MIN || code > INT32_MAX ? 1 : (int32_t)code));
 }
 
+YB_PY_DEFINE(status_text, 1, true, "status")
+{
+    int64_t status;
+
+    (void)self;
+    (void)call;
+    if (!yb_py_signed(argument[0], &status)) {
+        return NULL;
+    }
+    return PyUnicode_FromString(yb_status_text((enum yb_status)status));
+}
+
 static PyObject *
 version(PyObject *self, PyObject *none)
 {
@@ -200,6 +212,7 @@ PyMethodDef yb_py_functions[] = {
     YB_PY_ROW("view", view, "A memoryview of memory at an address."),
     YB_PY_ROW("key_chain", key_chain, "Keys of the blocks of a sequence of tokens."),
     YB_PY_ROW("code_text", code_text, "A sentence for a code."),
+    YB_PY_ROW("status_text", status_text, "A sentence for a status."),
     {"version", version, METH_NOARGS, "Version of the library."},
     {NULL, NULL, 0, NULL},
 };

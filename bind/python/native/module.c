@@ -4,6 +4,8 @@
  */
 #include "native.h"
 
+#include "yuebing/status.h"
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "yuebing._native",
@@ -64,32 +66,53 @@ add_type(PyObject *module, PyType_Spec *spec, const char *name, PyObject **type_
     return true;
 }
 
+struct number {
+    const char *name;
+    long value;
+};
+
+static bool
+add_numbers(PyObject *module, const char *name, const struct number *rows, size_t count)
+{
+    PyObject *numbers = PyDict_New();
+
+    for (size_t i = 0; i < count && numbers != NULL; i++) {
+        PyObject *value = PyLong_FromLong(rows[i].value);
+
+        if (value == NULL || PyDict_SetItemString(numbers, rows[i].name, value) != 0) {
+            Py_CLEAR(numbers);
+        }
+        Py_XDECREF(value);
+    }
+    if (numbers == NULL || PyModule_AddObject(module, name, numbers) != 0) {
+        Py_XDECREF(numbers);
+        return false;
+    }
+    return true;
+}
+
 static bool
 add_codes(PyObject *module)
 {
-    static const struct {
-        const char *name;
-        long value;
-    } rows[] = {
+    static const struct number rows[] = {
 #define X(name, value, text) {#name, value},
         YB_COMPAT_CODE_MAP(X)
 #undef X
     };
-    PyObject *codes = PyDict_New();
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && codes != NULL; i++) {
-        PyObject *value = PyLong_FromLong(rows[i].value);
+    return add_numbers(module, "CODES", rows, sizeof(rows) / sizeof(rows[0]));
+}
 
-        if (value == NULL || PyDict_SetItemString(codes, rows[i].name, value) != 0) {
-            Py_CLEAR(codes);
-        }
-        Py_XDECREF(value);
-    }
-    if (codes == NULL || PyModule_AddObject(module, "CODES", codes) != 0) {
-        Py_XDECREF(codes);
-        return false;
-    }
-    return true;
+static bool
+add_statuses(PyObject *module)
+{
+    static const struct number rows[] = {
+#define X(name, value, scope, text) {#name, value},
+        YB_STATUS_MAP(X)
+#undef X
+    };
+
+    return add_numbers(module, "STATUSES", rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 static bool
@@ -107,7 +130,9 @@ fill(PyObject *module)
                     &state->inner_engine_type) &&
            add_type(module, &yb_py_buffer_spec, "BufferHandle", &state->buffer_type) &&
            add_type(module, &yb_py_owned_spec, "OwnedView", &state->owned_type) &&
-           add_codes(module);
+           add_type(module, &yb_py_client_spec, "Client", &state->client_type) &&
+           add_type(module, &yb_py_batch_spec, "Batch", &state->batch_type) && add_codes(module) &&
+           add_statuses(module);
 }
 
 PyMODINIT_FUNC PyInit__native(void); /* Python looks it up by name. */

@@ -27,6 +27,8 @@ struct yb_py_module {
     PyObject *inner_engine_type;
     PyObject *buffer_type;
     PyObject *owned_type;
+    PyObject *client_type;
+    PyObject *batch_type;
 };
 /* NULL with an exception after the module was unloaded. */
 struct yb_py_module *yb_py_module(void);
@@ -83,5 +85,10 @@ extern PyType_Spec yb_py_engine_spec;
 extern PyType_Spec yb_py_inner_engine_spec;
 /* Of a TransferEngine or what its get_engine() gave; NULL with TypeError. */
 struct yb_compat_engine *yb_py_engine_of(PyObject *object);
+
+/* ---- client.c ------------------------------------------------------------------------------- */
+
+extern PyType_Spec yb_py_client_spec;
+extern PyType_Spec yb_py_batch_spec;
 
 #endif /* YB_PY_NATIVE_H */

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of a store: put, got, looked for and removed, also from a coroutine.
+
+    with yuebing.Store("127.0.0.1:14700") as store:
+        store.put("key", b"value")
+        store.get("key")                        # b"value", or None
+        store.put_many({"a": x, "b": y})        # Any buffers.
+        store.get_many_into(["a", "b"], [u, v]) # Straight into your memory.
+        handle = store.fetch(["a", "b"], [u, v])
+        results = await handle                  # Or handle.wait(1.0), handle.fileno() ...
+
+Keys are str or bytes, values whatever shows its bytes through the buffer protocol. What fails for
+one key of a batch is in its Result; what fails as a whole raises yuebing.Error.
+"""
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from yuebing import _native
+
+Key = Union[str, bytes]
+
+_PUT, _GET, _EXIST, _REMOVE = range(4)
+_ALL, _PREFIX, _REGEX = range(3)
+_NAMES = {value: name for name, value in _native.STATUSES.items()}
+_CLASSES = {"first_token": 0, "throughput": 1, "background": 2}
+
+
+class Error(Exception):
+    """What was asked for did not happen; `status` is its name, such as "TIMED_OUT"."""
+
+    def __init__(self, status: int, message: str = "") -> None:
+        self.status = _NAMES.get(status, "UNKNOWN")
+        super().__init__(message or f"{self.status}: {_native.status_text(status)}")
+
+
+class Result(NamedTuple):
+    """How one key of a batch ended."""
+
+    status: str  # "OK", "NOT_FOUND", "EXISTS" ...
+    size: int  # Of the whole value.
+    bytes: int  # That were read.
+    version: int
+    replicas: int
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "OK"
+
+
+class Entry(NamedTuple):
+    """A key of the store, once for each replica."""
+
+    key: bytes
+    size: int
+    version: int
+
+
+def _results(told: Iterable[tuple]) -> list[Result]:
+    return [Result(_NAMES.get(one[0], "UNKNOWN"), *one[1:]) for one in told]
+
+
+def _nanoseconds(seconds: Optional[float]) -> int:
+    """0, which is the default, for None."""
+    if seconds is None:
+        return 0
+    if not seconds > 0 or math.isinf(seconds):
+        raise ValueError(f"a timeout is a number of seconds above 0, not {seconds}")
+    return max(1, int(seconds * 1e9))
+
+
+def _options(timeout: Optional[float] = None, work_class: str = "throughput", replicas: int = 1,
+             replace: bool = False, soft_pin: bool = False, hard_pin: bool = False,
+             ttl: Optional[float] = None, preferred: Sequence[str] = (), hold: float = 0.0,
+             force: bool = False) -> tuple:
+    if work_class not in _CLASSES:
+        raise ValueError(f"work_class is one of {', '.join(_CLASSES)}, not {work_class!r}")
+    return (_nanoseconds(timeout), _CLASSES[work_class], replicas, replace, soft_pin, hard_pin,
+            0 if ttl is None else max(1, int(ttl * 1000)), tuple(preferred), int(hold * 1000),
+            force)
+
+
+class Handle:
+    """A batch that is under way: wait for it, or `await` it. Its memory is yours again when it
+    has ended, and not before."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    def wait(self, timeout: Optional[float] = None) -> list[Result]:
+        """The results; TimeoutError leaves it running."""
+        limit = 3600.0 if timeout is None else timeout
+        while True:
+            status = self._batch.wait(_nanoseconds(limit) if limit > 0 else 0)
+            if status == _native.STATUSES["OK"]:
+                return _results(self._batch.results())
+            if status not in (_native.STATUSES["TIMED_OUT"], _native.STATUSES["IN_PROGRESS"]):
+                raise Error(status)
+            if timeout is not None:
+                raise TimeoutError("the batch has not ended")
+
+    def done(self) -> bool:
+        try:
+            self.wait(0)
+        except TimeoutError:
+            return False
+        return True
+
+    def cancel(self) -> None:
+        """Ask it to end early; it still ends."""
+        self._batch.cancel()
+
+    def fileno(self) -> int:
+        """Readable when it has ended; for select() and event loops. The handle closes it."""
+        return self._batch.fileno()
+
+    async def _ended(self) -> list[Result]:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def tell() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        loop.add_reader(self.fileno(), tell)
+        try:
+            if not self.done():
+                await ended
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        finally:
+            loop.remove_reader(self.fileno())
+        return self.wait()
+
+    def __await__(self):
+        return self._ended().__await__()
+
+
+class Store:
+    """A client of a cluster, by the address of its directory."""
+
+    def __init__(self, directory: str = "127.0.0.1:14700", *, secret_file: Optional[str] = None,
+                 tenant: Optional[str] = None, tls: bool = False, shared_memory: bool = True,
+                 timeout: Optional[float] = None) -> None:
+        self._client = _native.Client()
+        status, message = self._client.open(directory, secret_file, tenant, tls, shared_memory,
+                                            _nanoseconds(timeout))
+        if status != _native.STATUSES["OK"]:
+            raise Error(status, message)
+
+    def close(self) -> None:
+        """Leave the cluster; again is fine. Blocks stay."""
+        self._client.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    # -- one key --
+
+    def put(self, key: Key, value: Any, **options: Any) -> bool:
+        """Whether the value is new: False when the key has one already, which stays. Options:
+        timeout, work_class, replicas, replace, soft_pin, hard_pin, ttl, preferred."""
+        result, = self.put_many({key: value}, **options)
+        if result.status == "EXISTS":
+            return False
+        self._expect(result)
+        return True
+
+    def get(self, key: Key, **options: Any) -> Optional[bytes]:
+        """The value, or None."""
+        value, = self.get_many([key], **options)
+        return value
+
+    def get_into(self, key: Key, buffer: Any, offset: Optional[int] = None,
+                 **options: Any) -> Optional[int]:
+        """How many bytes were read into the buffer, from `offset` on as much as it takes; None
+        when there is no such key."""
+        offsets = None if offset is None else [offset]
+        result, = self.get_many_into([key], [buffer], offsets, **options)
+        if result.status == "NOT_FOUND":
+            return None
+        self._expect(result)
+        return result.bytes
+
+    def exist(self, key: Key, **options: Any) -> bool:
+        result, = self.exist_many([key], **options)
+        return result
+
+    def remove(self, key: Key, **options: Any) -> bool:
+        """Whether it was there. Option force: also what is held."""
+        result, = self.remove_many([key], **options)
+        if result.status == "NOT_FOUND":
+            return False
+        self._expect(result)
+        return True
+
+    # -- many --
+
+    def put_many(self, values: Mapping[Key, Any], **options: Any) -> list[Result]:
+        return self._run(_PUT, list(values), list(values.values()), None, options)
+
+    def get_many(self, keys: Sequence[Key], **options: Any) -> list[Optional[bytes]]:
+        """The values; None for each key that is not there."""
+        keys = list(keys)
+        sizes = [one.size if one.ok else -1
+                 for one in self._run(_EXIST, keys, None, None, dict(options))]
+        values: list[Optional[bytes]] = [None] * len(keys)
+        wanted = [i for i, size in enumerate(sizes) if size >= 0]
+        # The size that an index tells is rounded up, and may have changed: then once more.
+        for _ in range(8):
+            if not wanted:
+                break
+            rooms = [bytearray(sizes[i]) for i in wanted]
+            results = self._run(_GET, [keys[i] for i in wanted], rooms, None, dict(options))
+            again = []
+            for i, room, result in zip(wanted, rooms, results):
+                if result.ok:
+                    values[i] = bytes(memoryview(room)[:result.bytes])
+                elif result.status == "TOO_SMALL":
+                    sizes[i] = result.size
+                    again.append(i)
+                elif result.status != "NOT_FOUND":
+                    self._expect(result)
+            wanted = again
+        return values
+
+    def get_many_into(self, keys: Sequence[Key], buffers: Sequence[Any],
+                      offsets: Optional[Sequence[int]] = None, **options: Any) -> list[Result]:
+        return self._run(_GET, keys, buffers, offsets, options)
+
+    def exist_many(self, keys: Sequence[Key], **options: Any) -> list[bool]:
+        """Option hold: keep what is there so many seconds."""
+        return [one.ok for one in self._run(_EXIST, keys, None, None, options)]
+
+    def remove_many(self, keys: Sequence[Key], **options: Any) -> list[Result]:
+        return self._run(_REMOVE, keys, None, None, options)
+
+    def remove_all(self, force: bool = False, timeout: Optional[float] = None) -> int:
+        """How many blocks were removed: without force, of those that nobody holds or reads."""
+        status, count = self._client.remove_all(force, _nanoseconds(timeout))
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+        return count
+
+    def list(self, prefix: str = "", *, regex: Optional[str] = None,
+             timeout: Optional[float] = None) -> list[Entry]:
+        """What is there, by prefix or by a POSIX extended regular expression. Not atomic."""
+        match = _ALL if not prefix else _PREFIX
+        if regex is not None:
+            match, prefix = _REGEX, regex
+        status, entries = self._client.list(match, prefix, _nanoseconds(timeout))
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+        return [Entry(*entry) for entry in entries]
+
+    # -- beside other work --
+
+    def fetch(self, keys: Sequence[Key], buffers: Sequence[Any],
+              offsets: Optional[Sequence[int]] = None, **options: Any) -> Handle:
+        """Begin to read into buffers; they are the batch's until it has ended."""
+        return self._submit(_GET, keys, buffers, offsets, options)
+
+    def send(self, values: Mapping[Key, Any], **options: Any) -> Handle:
+        """Begin to put."""
+        return self._submit(_PUT, list(values), list(values.values()), None, options)
+
+    def look(self, keys: Sequence[Key], **options: Any) -> Handle:
+        """Begin to look which are there."""
+        return self._submit(_EXIST, keys, None, None, options)
+
+    # -- memory --
+
+    def register(self, buffer: Any) -> None:
+        """Tell of memory that values come from and go to; it makes that faster."""
+        view = memoryview(buffer)
+        status = self._client.register(_native.address_of(view), view.nbytes)
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+
+    def unregister(self, buffer: Any) -> None:
+        status = self._client.register(_native.address_of(memoryview(buffer)), 0)
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+
+    # -- within --
+
+    @staticmethod
+    def _expect(result: Result) -> None:
+        if not result.ok:
+            raise Error(_native.STATUSES[result.status])
+
+    def _run(self, op: int, keys: Sequence[Key], buffers: Optional[Sequence[Any]],
+             offsets: Optional[Sequence[int]], options: dict) -> list[Result]:
+        status, told = self._client.run(op, keys, buffers, offsets, _options(**options))
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+        return _results(told)
+
+    def _submit(self, op: int, keys: Sequence[Key], buffers: Optional[Sequence[Any]],
+                offsets: Optional[Sequence[int]], options: dict) -> Handle:
+        status, batch = self._client.submit(op, keys, buffers, offsets, _options(**options))
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+        return Handle(batch)
