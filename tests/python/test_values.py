@@ -5,7 +5,7 @@ import asyncio
 
 import numpy
 import pytest
-from conftest import MIB, Memory, pattern, set_up
+from conftest import MIB, Memory, pattern, set_up, until
 from mooncake.store import BufferHandle, ReplicateConfig
 
 INVALID, MISSING, EXISTS = -600, -704, -705
@@ -330,8 +330,9 @@ def test_a_value_is_copied_and_moved(master, store):
         assert store.put("k", b"value", config) == 0
         assert store.create_copy_task("k", ["no such segment:1"]) == ((0, 0), INVALID)
         assert store.create_copy_task("missing", [there]) == ((0, 0), MISSING)
-        task, code = store.create_copy_task("k", [there])
-        assert code == 0 and task != (0, 0)
+        # A client hears of a new segment a moment later than whoever gave it.
+        task = until(lambda: started(store.create_copy_task("k", [there])), "the copy began")
+        assert task != (0, 0)
         wait_for(store, task)
         assert len(store.get_replica_desc("k")) == 2
         assert store.query_task((1, 2))[1] == -1400
@@ -345,9 +346,12 @@ def test_a_value_is_copied_and_moved(master, store):
         store.remove_all(force=True)
 
 
-def wait_for(store, task):
-    from conftest import until
+def started(told):
+    task, code = told
+    return code == 0 and task
 
+
+def wait_for(store, task):
     def ended():
         told, code = store.query_task(task)
         assert code == 0 and told.id == task
