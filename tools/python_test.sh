@@ -13,13 +13,11 @@ work=$PWD/build-wheel
 passed=0 failed=0 skipped=0
 
 pythons() {
-    local candidate
+    local candidate others=("${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[0-9].*/bin/python3)
     echo python3
     [ "$mode" = all ] || return
-    for candidate in python3.{10..14} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[0-9].*/bin/python3; do
-        if command -v "$candidate" >/dev/null && "$candidate" -c 'import ensurepip' 2>/dev/null; then
-            echo "$candidate"
-        fi
+    for candidate in python3.{10..14} "${others[@]}"; do
+        ! "$candidate" -c 'import ensurepip' 2>/dev/null || echo "$candidate"
     done
 }
 

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds wheels of the distribution yuebing into dist/: one for Python 3.11 and later; with "all" one
-# for 3.10, too, if there is such a Python. Usage: tools/wheel.sh [one|all]
+# Builds wheels of the distribution yuebing into dist/: one for Python 3.11 and later, with "all"
+# another for 3.10, if there is such a Python. Usage: tools/wheel.sh [one|all]
 #
-# Tools come from PyPI into a virtual environment of their own, build-wheel/tools.
+# Tools come from PyPI into a virtual environment for each, below build-wheel.
 set -eu
 cd "$(dirname "$0")/.."
 
