@@ -16,7 +16,8 @@ import zipfile
 GLIBC_MAX = (2, 34)
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-[\w-]+)\.so\.\d+$")
 WANTED = ["mooncake/store.py", "mooncake/engine.py", "mooncake/_ours", "yuebing/__init__.py",
-          "yuebing/_bin/yuebing"]
+          "yuebing/_bin/yuebing", "yuebing/_bin/mooncake_master", "yuebing/_bin/mooncake_client",
+          "yuebing/_bin/mooncake_http_metadata_server"]
 
 
 def told(*command):

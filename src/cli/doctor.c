@@ -18,6 +18,7 @@
 
 const struct yb_cli_option yb_cli_doctor_options[] = {
     {"peer", "ADDRESS", "ask the engine there, too: which ways lead to it, and why others do not"},
+    {"python", NULL, "ask python3, too: which packages mooncake and yuebing it loads"},
     {"root", "FOLDER", "read proc, sys and dev below this folder instead of /"},
     {NULL, NULL, NULL},
 };
@@ -263,7 +264,7 @@ yb_cli_doctor(struct yb_cli *cli, int argc, char **argv)
         .tries = yb_doctor_tries_real(),
         .config = &cli->config,
     };
-    struct yb_doctor_row rows[sizeof(probes) / sizeof(probes[0]) + YB_DOCTOR_PEER_ROWS];
+    struct yb_doctor_row rows[sizeof(probes) / sizeof(probes[0]) + YB_DOCTOR_PEER_ROWS + 1];
     unsigned count = yb_doctor_count();
     bool reached = true;
     enum yb_status status;
@@ -278,6 +279,9 @@ yb_cli_doctor(struct yb_cli *cli, int argc, char **argv)
 
         reached = rows[count].state != YB_DOCTOR_MISSING;
         count += more;
+    }
+    if (yb_cli_option(cli, "python") != NULL) {
+        yb_doctor_probe_python(&rows[count++]);
     }
     status = cli->json ? print_json(cli, rows, count) : print_table(cli, rows, count);
     if (status != YB_OK) {

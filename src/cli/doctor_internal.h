@@ -45,6 +45,9 @@ YB_DOCTOR_PROBE_MAP(X)
 unsigned yb_doctor_probe_peer(const struct yb_config *config, const char *address,
                               struct yb_doctor_row rows_out[YB_DOCTOR_PEER_ROWS]);
 
+/* Ask the python3 in PATH which packages `mooncake` and `yuebing` it would load. Waits 20 s. */
+void yb_doctor_probe_python(struct yb_doctor_row *row_out);
+
 /* The texts of a row, printf style; each cut to fit. */
 void yb_doctor_found(struct yb_doctor_row *row, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

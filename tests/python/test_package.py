@@ -28,6 +28,13 @@ def test_the_program_is_there():
     assert told.stdout.startswith("yuebing ")
 
 
+@pytest.mark.parametrize("name", ["mooncake_master", "mooncake_client",
+                                  "mooncake_http_metadata_server"])
+def test_the_known_commands_are_there(name):
+    told = subprocess.run([os.path.join(HERE, name), "--help"], capture_output=True, text=True)
+    assert told.returncode == 0 and "--" in told.stdout + told.stderr
+
+
 def test_names_that_are_imported():
     import mooncake
     from mooncake import async_store, buffer_pool, engine, mooncake_config, store
