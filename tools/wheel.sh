@@ -51,7 +51,8 @@ build() { # NAME PYTHON [PIP-OPTION...]
     tools_for "$name" "$python"
     rm -rf "$work/raw-$name"
     PATH=$venv/bin:$PATH "$venv/bin/pip" wheel . -q --disable-pip-version-check \
-        --no-build-isolation --no-deps -w "$work/raw-$name" "-Cbuild-dir=$work/build-$name" "$@"
+        --no-build-isolation --no-deps -w "$work/raw-$name" \
+        "--config-settings=build-dir=$work/build-$name" "$@"
     # Libraries that are not static come along, under names of their own.
     PATH=$venv/bin:$PATH auditwheel repair --plat "$platform" -w "$work/repaired-$name" \
         "$work/raw-$name"/*.whl >"$work/auditwheel-$name.log" 2>&1 ||
@@ -69,7 +70,7 @@ python=$(find_python 11 atleast) || {
 build abi3 "$python"
 if [ "$which" = all ]; then
     if python=$(find_python 10 exactly); then
-        build cp310 "$python" -Csetup-args=-Dpython.allow_limited_api=false
+        build cp310 "$python" --config-settings=setup-args=-Dpython.allow_limited_api=false
     else
         echo "wheel: no Python 3.10 here; its wheel is left out" >&2
     fi

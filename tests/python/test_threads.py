@@ -177,10 +177,10 @@ def test_a_forked_child_may_set_up_its_own(master, store):
     if child == 0:
         code = 1
         try:
-            own = set_up(master, segment=0)
-            code = 0 if own.get("k") == b"from the parent" else 2
-            code = code or own.put("l", b"from the child")
-            own.close()
+            # The object that it has from its parent is as before setup.
+            code = store.setup("127.0.0.1", "P2PHANDSHAKE", 0, MIB, "tcp", "", master)
+            code = code or (0 if store.get("k") == b"from the parent" else 2)
+            code = code or store.put("l", b"from the child") or store.close()
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
