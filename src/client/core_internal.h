@@ -72,6 +72,7 @@ struct yb_core_item {
     struct yb_id hash;
     uint64_t grant;                 /* That is expected; 0: any. */
     uint64_t room;                  /* Bytes of its pieces. */
+    uint64_t epoch;                 /* Of a put: of the directory that it was announced to. */
     uint32_t next;                  /* In its list. */
     uint32_t head;                  /* Of a put: 1 + an item whose hash leads to here; 0: none. */
     uint32_t twin;                  /* Of a put: 1 + the item that goes for it; 0: none. */

@@ -89,7 +89,8 @@ wanted_replicas(const struct yb_core_work *work)
 }
 
 static void
-take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_intent_answer *answer)
+take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_intent_answer *answer,
+            uint64_t epoch)
 {
     struct yb_core_item *item = &work->items[index];
     enum yb_status status = (enum yb_status)answer->status;
@@ -104,6 +105,7 @@ take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_inte
     switch (status) {
     case YB_OK:
         item->announced = true;
+        item->epoch = epoch;
         item->placed_count = 0;
         item->last = YB_OK; /* It was in progress, or had to wait; that is over. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
@@ -137,13 +139,13 @@ on_intent(struct yb_call *call)
             struct yb_wire_intent_answer answer;
 
             yb_wire_intent_answer_at(&answers.answers, i, &answer);
-            take_intent(work, io->items[i], &answer);
+            take_intent(work, io->items[i], &answer, answers.epoch);
         }
     } else {
         struct yb_wire_intent_answer again = {.status = YB_AGAIN};
 
         for (uint32_t i = 0; i < io->count; i++) {
-            take_intent(work, io->items[i], &again);
+            take_intent(work, io->items[i], &again, 0);
         }
     }
     yb_core_io_give(io);
@@ -410,6 +412,7 @@ yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
                             work->batch->block_flags),
         .replicas = (uint8_t)wanted_replicas(work),
         .mode = options->replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT,
+        .epoch = (uint32_t)work->items[index].epoch, /* It has 24 bits: directory/grant.h. */
     };
 }
 

@@ -75,6 +75,7 @@ struct yb_block {
     uint64_t access_ns;
     struct yb_dram_extent extent;
     uint32_t checksum;   /* CRC32C of the value, if `checked`. */
+    uint32_t epoch;      /* Of the directory that its put was announced to. */
     uint32_t pins;       /* Replies under way, pins and borrows. */
     uint32_t next;       /* In its chain, or among the free; index + 1. */
     uint32_t group_next; /* Ring of its group; index. */

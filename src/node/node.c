@@ -472,7 +472,7 @@ forget_cluster(struct yb_node *node)
 
 /* Blocks that wait for a grant go to the new stream; those for which nobody waits any more go. */
 static void
-republish(struct yb_node *node)
+republish(struct yb_node *node, bool died)
 {
     for (uint32_t i = 0; i < yb_block_span(node->blocks); i++) {
         struct yb_block *block = yb_block_at(node->blocks, i);
@@ -483,9 +483,11 @@ republish(struct yb_node *node)
         block->published = 0;
         if (block->put == NULL) {
             yb_node_discard(node, block);
-        } else if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0) {
-            /* Flushed; or what was granted and ended again may have been this very block, of which
-             * another directory knows nothing: granted once more it would be back (B5). */
+        } else if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0 ||
+                   (died && block->told)) {
+            /* Flushed; or what was granted and ended again, by an order or because we were dead,
+             * may have been this very block, of which another directory knows nothing: granted
+             * once more it would be back (B5). */
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_STALE, 0, false);
         } else if (yb_node_publish(node, block) != YB_OK) {
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_AGAIN, 0, false);
@@ -497,6 +499,7 @@ static void
 on_registered(void *owner, const struct yb_member_registration *registration)
 {
     struct yb_node *node = owner;
+    bool died = !registration->keep && registration->epoch != node->epoch;
     bool same_seed = node->has_seed && memcmp(node->seed, registration->seed, 16) == 0;
     struct yb_publisher_stream stream = {
         .net = node->net,
@@ -523,7 +526,7 @@ on_registered(void *owner, const struct yb_member_registration *registration)
     take_tenants(node, registration->flush_version, &registration->tenants);
     node->registered = true;
     yb_publisher_begin(node->publisher, &stream);
-    republish(node);
+    republish(node, died);
     yb_node_count(node, YB_NODE_STAT_REGISTERED, 1);
     yb_log_info(node->options.log, "node", "registered", yb_log_u64("slot", node->slot),
                 yb_log_u64("incarnation", node->incarnation),
@@ -694,7 +697,7 @@ create_tables(struct yb_node *node)
     node->scratch = malloc(YB_NODE_SCRATCH_BYTES);
     node->keys = malloc(YB_NODE_KEYS_BYTES);
     if (node->tenants == NULL || node->ghosts == NULL || node->groups == NULL ||
-        node->sink == NULL || node->scratch == NULL) {
+        node->sink == NULL || node->scratch == NULL || node->keys == NULL) {
         return YB_NO_MEMORY;
     }
     if ((status = yb_block_table_create(node->options.blocks_max, table_seed, &node->blocks)) !=

@@ -341,6 +341,7 @@ struct yb_node_intake {
     uint32_t key_bytes;
     uint32_t tenant;
     uint32_t checksum;
+    uint32_t epoch; /* Of the directory that the put was announced to. */
     uint16_t flags;
     uint8_t mode;
     uint8_t replicas;

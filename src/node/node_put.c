@@ -49,6 +49,7 @@ yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
     block->tenant = (uint16_t)intake->tenant;
     block->key_bytes = (uint16_t)intake->key_bytes;
     block->checksum = intake->checksum;
+    block->epoch = intake->epoch;
     block->checked = intake->checked;
     block->flags = intake->flags;
     block->mode = intake->mode;
@@ -126,6 +127,16 @@ yb_node_verify(const struct yb_node *node, const struct yb_block *block, uint64_
     return true;
 }
 
+/* Whether our directory may grant this put to us as to the first. Another replica may have been
+ * granted by the directory before, acknowledged, and replaced or removed since: a put that was
+ * announced there begins anew here, or is in doubt (RULES A7, B5). */
+static bool
+may_be_first(const struct yb_node *node, const struct yb_block *block)
+{
+    return block->mode == YB_WIRE_MODE_ADD_REPLICA || block->replicas <= 1 ||
+           block->epoch >= node->epoch;
+}
+
 enum yb_status
 yb_node_publish(struct yb_node *node, struct yb_block *block)
 {
@@ -148,6 +159,9 @@ yb_node_publish(struct yb_node *node, struct yb_block *block)
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
     if (!node->registered) {
         return YB_OK; /* on_registered() finds it. */
+    }
+    if (!may_be_first(node, block)) {
+        return YB_AGAIN;
     }
     status = yb_publisher_push(node->publisher, &item);
     block->published = status == YB_OK;
@@ -394,6 +408,7 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
         .key_bytes = wire->key_bytes,
         .tenant = tenant,
         .checksum = wire->checksum,
+        .epoch = wire->epoch,
         .flags = wire->flags & (YB_WIRE_BLOCK_FLAG_SOFT_PIN | YB_WIRE_BLOCK_FLAG_HARD_PIN |
                                 YB_WIRE_BLOCK_FLAG_STRIPED | YB_WIRE_BLOCK_FLAG_PART),
         .mode = wire->mode,

@@ -50,6 +50,7 @@ make_op(struct play *play)
     if (kinds[step->kind] == YB_CLIENT_PUT) {
         store_value(op, 0, step->value, 64 + step->value % 4000);
         op->batch.put.replace = step->kind == STEP_REPLACE;
+        op->batch.put.replicas = step->replicas;
         op->batch.put.preferred = step->node > 0 ? names[step->node] : NULL;
     }
     op->batch.force = step->kind == STEP_FLUSH;

@@ -26,7 +26,8 @@
 
 enum store_step_kind {
     STEP_STOP,
-    /* ---- a client: client, key, value, node (preferred, from 1), deadline_ms, as, wanted ---- */
+    /* ---- a client: client, key, value, node (preferred, from 1), deadline_ms, as, wanted; of a
+     * put also replicas ---- */
     STEP_PUT,
     STEP_REPLACE,
     STEP_GET, /* After OK it has read `value`. */
@@ -65,6 +66,7 @@ struct store_step {
     uint64_t value;
     uint32_t as;
     uint32_t ms;
+    uint8_t replicas;     /* 0: one. */
     uint32_t deadline_ms; /* 0: 5000. */
     bool silent;
     enum yb_status wanted;

@@ -66,15 +66,6 @@ yb_wire_node_type_name(uint32_t value)
 }
 
 static bool
-put_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 60, 4)) {
-        return yb_wire_bad(error, "put_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[60]);
-    }
-    return true;
-}
-
-static bool
 put_item_check(const struct yb_wire_put_item *value, struct yb_wire_error *error)
 {
     if (value->size > UINT64_C(0x1000000000000)) {
@@ -101,9 +92,6 @@ put_item_list_check(const struct yb_wire_put_item_list *list, struct yb_wire_err
     for (uint32_t i = 0; i < list->count; i++) {
         struct yb_wire_put_item value;
 
-        if (list->native == NULL && !put_item_check_fixed(list->wire + (size_t)i * YB_WIRE_PUT_ITEM_BYTES, error)) {
-            return false;
-        }
         yb_wire_put_item_at(list, i, &value);
         if (!put_item_check(&value, error)) {
             return false;

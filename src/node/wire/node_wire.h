@@ -57,7 +57,7 @@ enum {
     YB_WIRE_PUT_ITEM_AT_FLAGS = 56,
     YB_WIRE_PUT_ITEM_AT_REPLICAS = 58,
     YB_WIRE_PUT_ITEM_AT_MODE = 59,
-    YB_WIRE_PUT_ITEM_AT_RESERVED = 60,
+    YB_WIRE_PUT_ITEM_AT_EPOCH = 60,
 };
 
 struct yb_wire_put_item {
@@ -73,6 +73,9 @@ struct yb_wire_put_item {
     uint16_t flags; /* `block_flag` of the directory's table: soft_pin, hard_pin. */
     uint8_t replicas; /* How many the writer wants; 0 counts as 1. */
     uint8_t mode; /* `mode` of the directory's table: if_absent or replace. */
+    /* Of the directory that it was announced to. With several replicas: a later directory, which
+     * may not know that another one was granted, does not grant this one. */
+    uint32_t epoch;
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -90,6 +93,7 @@ yb_wire_put_item_load(const uint8_t *bytes, struct yb_wire_put_item *out)
     out->flags = yb_wire_get_u16(bytes + 56);
     out->replicas = yb_wire_get_u8(bytes + 58);
     out->mode = yb_wire_get_u8(bytes + 59);
+    out->epoch = yb_wire_get_u32(bytes + 60);
 }
 
 static inline void
@@ -106,7 +110,7 @@ yb_wire_put_item_store(const struct yb_wire_put_item *value, uint8_t *bytes)
     yb_wire_put_u16(bytes + 56, value->flags);
     yb_wire_put_u8(bytes + 58, value->replicas);
     yb_wire_put_u8(bytes + 59, value->mode);
-    memset(bytes + 60, 0, 4);
+    yb_wire_put_u32(bytes + 60, value->epoch);
 }
 
 /* A list of put_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
