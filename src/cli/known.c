@@ -300,6 +300,8 @@ configure_master(struct known *known)
 {
     const char *port = value_of(known, YB_KNOWN_FLAG_master_rpc_port);
     const char *http = value_of(known, YB_KNOWN_FLAG_master_metrics_port);
+    char message[YB_CONFIG_MESSAGE_MAX];
+    double lease_ms;
     char text[32];
 
     port = strcmp(port, "0") != 0 ? port : value_of(known, YB_KNOWN_FLAG_master_port);
@@ -312,15 +314,18 @@ configure_master(struct known *known)
                      value_of(known, YB_KNOWN_FLAG_master_metrics_host), http)) {
         return false;
     }
+    lease_ms = strtod(value_of(known, YB_KNOWN_FLAG_master_client_ttl), NULL) * 1000;
+    lease_ms = lease_ms < LEASE_MS_LEAST ? LEASE_MS_LEAST : lease_ms;
+    lease_ms = lease_ms > LEASE_MS_MOST ? LEASE_MS_MOST : lease_ms;
+    (void)snprintf(text, sizeof(text), "%.0f", lease_ms);
     if (known->values.given[YB_KNOWN_FLAG_master_client_ttl]) {
-        double lease_ms = strtod(value_of(known, YB_KNOWN_FLAG_master_client_ttl), NULL) * 1000;
-
-        lease_ms = lease_ms < LEASE_MS_LEAST ? LEASE_MS_LEAST : lease_ms;
-        lease_ms = lease_ms > LEASE_MS_MOST ? LEASE_MS_MOST : lease_ms;
-        (void)snprintf(text, sizeof(text), "%.0f", lease_ms);
         return set(known, YB_CONFIG_ROW_directory_lease_ms, text);
     }
-    return true;
+    /* Nodes live in engines' processes, whose computing keeps heartbeats waiting for seconds. */
+    return yb_config_set(&known->config, YB_CONFIG_ROW_directory_lease_ms, text,
+                         (struct yb_config_origin){.source = YB_CONFIG_SOURCE_DEFAULT},
+                         message) == YB_OK ||
+           refuse(known, "%s", message);
 }
 
 static int

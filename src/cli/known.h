@@ -70,7 +70,7 @@ enum yb_known_type {
     X(master, cxl_path, TEXT, "/dev/dax0.0", "")                                                   \
     X(master, cxl_size, NUMBER, "8589934592", "")                                                  \
     X(master, client_ttl, NUMBER, "10",                                                            \
-      "seconds without a heartbeat after which a node is out (directory.lease_ms); else 2")        \
+      "seconds without a heartbeat after which a node is out (directory.lease_ms)")        \
     X(master, nof_heartbeat_interval_sec, NUMBER, "10", "")                                        \
     X(master, nof_heartbeat_probe_timeout_ms, NUMBER, "1000", "")                                  \
     X(master, nof_heartbeat_failures_threshold, NUMBER, "3", "")                                   \

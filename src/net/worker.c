@@ -9,14 +9,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/lock.h"
 
-#define WORKER_MAGIC 0x776f726bu
-#define SHUT_TURN_NS (10 * YB_NS_PER_MS)
-#define PROMISE_NS   (50 * YB_NS_PER_US)
-#define LENT_NS      (2 * YB_NS_PER_MS) /* Then a loop that nobody took goes back. */
+#define WORKER_MAGIC       0x776f726bu
+#define BEFORE_OTHERS_NICE (-10)
+#define SHUT_TURN_NS       (10 * YB_NS_PER_MS)
+#define PROMISE_NS         (50 * YB_NS_PER_US)
+#define LENT_NS            (2 * YB_NS_PER_MS) /* Then a loop that nobody took goes back. */
 
 enum loop_state { LOOP_OWN, LOOP_FREE, LOOP_TAKEN };
 
@@ -209,6 +212,9 @@ worker_main(void *arg)
 {
     struct yb_worker *worker = arg;
 
+    if (worker->options.before_others) {
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), BEFORE_OTHERS_NICE);
+    }
     worker->status = start(worker);
     (void)sem_post(&worker->ready);
     if (worker->status != YB_OK) {

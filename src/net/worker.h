@@ -39,6 +39,8 @@ struct yb_worker;
 struct yb_worker_options {
     struct yb_loop_options loop; /* With an `io` the worker is driven. */
     struct yb_net_options net;   /* Its `loop` is filled in by the worker. */
+    bool before_others; /* Its thread asks the kernel for precedence; without the right it does not
+                         * get it. For what is short and must not wait for those that compute. */
 
     /* On the worker's thread: whether nothing is under way that somebody waits for, so that the
      * loop may be lent. NULL: it never is, nor with another io than epoll. */

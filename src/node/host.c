@@ -274,6 +274,7 @@ create_workers(struct yb_node_host *host, const struct yb_node_host_options *opt
     heart.net.service = NULL;
     heart.net.replay = NULL;
     heart.loop.spin_us = 0; /* It sleeps between beats. */
+    heart.before_others = true;
     return yb_worker_create(&heart, &host->heart);
 }
 

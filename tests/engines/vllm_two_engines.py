@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two real vLLM engines on the CPU share a prompt's KV cache through the store.
 
-    vllm_two_engines.py [--package NAME] [--json]
+    vllm_two_engines.py [--json] [--keep FOLDER]
 
 starts a master, and two engine processes with vLLM's own, unmodified MooncakeStoreConnector. The
 model is made here: a Llama of random weights (`--load-format dummy`, one seed), so that nothing is
@@ -17,13 +17,14 @@ Exit 0 if all of that holds, otherwise 1 with the reason. Needs vllm (or vllm-cp
 import argparse
 import json
 import os
-import select
+import queue
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -80,19 +81,26 @@ class Engine:
             stdout=subprocess.PIPE, stderr=self.log, env=environment, text=True,
             start_new_session=True,
         )
+        self.lines = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
 
     def read(self, head, seconds):
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            ready, _, _ = select.select([self.process.stdout], [], [], 1)
-            if not ready:
-                continue
-            line = self.process.stdout.readline()
-            if line == "":
-                break
-            self.log.write(line)
-            if line.startswith(head):
-                return line[len(head) :]
+        try:
+            while (left := until - time.monotonic()) > 0:
+                line = self.lines.get(timeout=left)
+                if line is None:
+                    break
+                self.log.write(line)
+                if line.startswith(head):
+                    return line[len(head) :]
+        except queue.Empty:
+            pass
         self.log.flush()
         text = Path(self.log.name).read_text(encoding="utf-8", errors="replace")
         raise RuntimeError(f"engine {self.name} does not answer; it said last:\n{text[-3000:]}")
