@@ -300,7 +300,6 @@ configure_master(struct known *known)
 {
     const char *port = value_of(known, YB_KNOWN_FLAG_master_rpc_port);
     const char *http = value_of(known, YB_KNOWN_FLAG_master_metrics_port);
-    char message[YB_CONFIG_MESSAGE_MAX];
     double lease_ms;
     char text[32];
 
@@ -322,10 +321,11 @@ configure_master(struct known *known)
         return set(known, YB_CONFIG_ROW_directory_lease_ms, text);
     }
     /* Nodes live in engines' processes, whose computing keeps heartbeats waiting for seconds. */
-    return yb_config_set(&known->config, YB_CONFIG_ROW_directory_lease_ms, text,
-                         (struct yb_config_origin){.source = YB_CONFIG_SOURCE_DEFAULT},
-                         message) == YB_OK ||
-           refuse(known, "%s", message);
+    if (known->config.origins[YB_CONFIG_ROW_directory_lease_ms].source ==
+        YB_CONFIG_SOURCE_DEFAULT) {
+        known->config.directory_lease_ms = (uint64_t)lease_ms;
+    }
+    return true;
 }
 
 static int
