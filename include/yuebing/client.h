@@ -197,6 +197,8 @@ struct yb_client_entry {
     uint64_t size;
     uint64_t grant;
     const char *node;
+    uint64_t idle_ms; /* Since it was read or written there. */
+    const char *tier; /* "dram", ...; static. */
 };
 
 /* Call `visit` for the tenant's keys that match, on this thread; a key with replicas is named once

@@ -11,16 +11,16 @@
 #include "yuebing/version.h"
 
 static const struct yb_cli_command commands[] = {
-#define X(name_, arguments_, max_, sections_, json_, help_) \
-    {                                                       \
-        .name = #name_,                                     \
-        .arguments = arguments_,                            \
-        .arguments_max = max_,                              \
-        .sections = sections_,                              \
-        .has_json = json_,                                  \
-        .help = help_,                                      \
-        .options = yb_cli_##name_##_options,                \
-        .run = yb_cli_##name_,                              \
+#define X(name_, word_, arguments_, max_, sections_, json_, help_) \
+    {                                                              \
+        .name = (word_),                                           \
+        .arguments = arguments_,                                   \
+        .arguments_max = max_,                                     \
+        .sections = sections_,                                     \
+        .has_json = json_,                                         \
+        .help = help_,                                             \
+        .options = yb_cli_##name_##_options,                       \
+        .run = yb_cli_##name_,                                     \
     },
     YB_CLI_COMMAND_MAP(X)
 #undef X
@@ -50,9 +50,9 @@ print_help(FILE *out)
     fprintf(out, "Usage: yuebing COMMAND [options]\n\n"
                  "Moves, keeps and finds the KV cache of LLM inference.\n\nCommands:\n");
     for (const struct yb_cli_command *command = commands; command->name != NULL; command++) {
-        fprintf(out, "  %-10s %s\n", command->name, command->help);
+        fprintf(out, "  %-14s %s\n", command->name, command->help);
     }
-    fprintf(out, "  %-10s %s\n", "help", "explain a command and its options");
+    fprintf(out, "  %-14s %s\n", "help", "explain a command and its options");
     fprintf(out, "\n`yuebing help COMMAND` lists a command's options, `yuebing --version` says\n"
                  "which version this is, `yuebing config` where each value comes from.\n");
 }

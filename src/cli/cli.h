@@ -70,46 +70,52 @@ struct yb_cli_command {
 #define YB_CLI_SECTIONS_NODE  (YB_CLI_SECTIONS_SERVE | YB_CONFIG_IN(node))
 
 /* clang-format off */
-/*    name    arguments  max  sections                json   help */
-#define YB_CLI_COMMAND_MAP(X)                                                             \
-    X(bench,  "[net|transfer|classes|directory|store]", 1, YB_CLI_SECTIONS_NODE, true,     \
-      "measure this build beside what the machine can do")                                \
-    X(config, "",        0,   YB_CONFIG_IN_ALL,       true,                               \
-      "print every parameter, its value and where it comes from")                         \
-    X(demo,   "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
-      "show two programs that share blocks through a store, and a node that dies")        \
-    X(directory, "",     0,   YB_CLI_SECTIONS_SERVE,  true,                               \
-      "run the directory of a store: who is there, and where each block is")              \
-    X(doctor, "",        0,   YB_CLI_SECTIONS_NET,    true,                               \
-      "say what this machine offers, what is used of it and what is missing")             \
-    X(drain,  "NODE",    1,   YB_CLI_SECTIONS_STORE,  true,                               \
-      "move everything away from a node, so that it can be stopped without loss")         \
-    X(explain, "KEY",    1,   YB_CLI_SECTIONS_STORE,  true,                               \
-      "say why a block is there, or why it is not")                                       \
-    X(get,    "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                             \
-      "read a block from the store")                                                      \
-    X(ls,     "[PREFIX]", 1,  YB_CLI_SECTIONS_STORE,  true,                               \
-      "list the keys of a tenant")                                                        \
-    X(node,   "[check]", 1,   YB_CLI_SECTIONS_NODE,   true,                               \
-      "run nodes, which hold the blocks of a store; check: compare their books")          \
-    X(nodes,  "",        0,   YB_CLI_SECTIONS_STORE,  true,                               \
-      "show who holds blocks, how full they are and how they are")                        \
-    X(ping,   "ADDRESS", 1,   YB_CLI_SECTIONS_NET,    true,                               \
-      "ask a process who it is, and measure how fast it answers")                         \
-    X(put,    "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                             \
-      "write a block into the store")                                                     \
-    X(rm,     "[KEY...]", 4096, YB_CLI_SECTIONS_STORE, true,                              \
-      "remove blocks from the store")                                                     \
-    X(secret, "new|derive", 1, YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(auth), true,         \
-      "make a secret file, or derive the key of one role or tenant from it")              \
-    X(serve,  "",        0,   YB_CLI_SECTIONS_NODE,   true,                               \
-      "run a whole store in one process: a directory and its nodes")                      \
-    X(stat,   "KEY",     1,   YB_CLI_SECTIONS_STORE,  true,                               \
+/*    name, as it is typed, arguments, max, sections, json, help */
+#define YB_CLI_COMMAND_MAP(X)                                                                  \
+    X(bench, "bench", "[net|transfer|classes|directory|store]", 1, YB_CLI_SECTIONS_NODE, true, \
+      "measure this build beside what the machine can do")                                     \
+    X(check, "check", "engine URL_A URL_B", 3, YB_CLI_SECTIONS_STORE, true,                    \
+      "say whether one engine finds what another one put, and why not")                        \
+    X(config, "config", "", 0, YB_CONFIG_IN_ALL, true,                                         \
+      "print every parameter, its value and where it comes from")                              \
+    X(demo, "demo", "", 0, YB_CLI_SECTIONS_NET, true,                                          \
+      "show two programs that share blocks through a store, and a node that dies")             \
+    X(directory, "directory", "", 0, YB_CLI_SECTIONS_SERVE, true,                              \
+      "run the directory of a store: who is there, and where each block is")                   \
+    X(doctor, "doctor", "", 0, YB_CLI_SECTIONS_NET, true,                                      \
+      "say what this machine offers, what is used of it and what is missing")                  \
+    X(drain, "drain", "NODE", 1, YB_CLI_SECTIONS_STORE, true,                                  \
+      "move everything away from a node, so that it can be stopped without loss")              \
+    X(engine_config, "engine-config", "vllm|sglang|lmcache", 1, YB_CLI_SECTIONS_STORE, true,   \
+      "print the flags, environment and files with which an engine uses a store")              \
+    X(explain, "explain", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                               \
+      "say why a block is there, or why it is not")                                            \
+    X(get, "get", "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                              \
+      "read a block from the store")                                                           \
+    X(keyspaces, "keyspaces", "", 0, YB_CLI_SECTIONS_STORE, true,                              \
+      "group the keys of a store by engine, model and rank, and say what never meets")         \
+    X(ls, "ls", "[PREFIX]", 1, YB_CLI_SECTIONS_STORE, true,                                    \
+      "list the keys of a tenant")                                                             \
+    X(node, "node", "[check]", 1, YB_CLI_SECTIONS_NODE, true,                                  \
+      "run nodes, which hold the blocks of a store; check: compare their books")               \
+    X(nodes, "nodes", "", 0, YB_CLI_SECTIONS_STORE, true,                                      \
+      "show who holds blocks, how full they are and how they are")                             \
+    X(ping, "ping", "ADDRESS", 1, YB_CLI_SECTIONS_NET, true,                                   \
+      "ask a process who it is, and measure how fast it answers")                              \
+    X(put, "put", "KEY [FILE|-]", 2, YB_CLI_SECTIONS_STORE, true,                              \
+      "write a block into the store")                                                          \
+    X(rm, "rm", "[KEY...]", 4096, YB_CLI_SECTIONS_STORE, true,                                 \
+      "remove blocks from the store")                                                          \
+    X(secret, "secret", "new|derive", 1, YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(auth), true,    \
+      "make a secret file, or derive the key of one role or tenant from it")                   \
+    X(serve, "serve", "", 0, YB_CLI_SECTIONS_NODE, true,                                       \
+      "run a whole store in one process: a directory and its nodes")                           \
+    X(stat, "stat", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                                     \
       "show one block: size, version, and each of its copies")
 /* clang-format on */
 
 /* `argc` and `argv` are the words after the options. Returns the exit code. */
-#define X(name, arguments, max, sections, json, help)            \
+#define X(name, word, arguments, max, sections, json, help)      \
     extern const struct yb_cli_option yb_cli_##name##_options[]; \
     int yb_cli_##name(struct yb_cli *cli, int argc, char **argv);
 YB_CLI_COMMAND_MAP(X)

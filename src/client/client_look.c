@@ -264,6 +264,8 @@ show_piece(const struct walk *walk, const struct yb_client_node *node,
             .size = item.size,
             .grant = item.grant,
             .node = node->name,
+            .idle_ms = item.idle_ms,
+            .tier = yb_wire_tier_name(item.tier),
         };
         at += item.key_bytes;
         if ((item.flags & YB_WIRE_BLOCK_FLAG_PART) != 0) {

@@ -96,6 +96,15 @@ struct yb_compat_value {
 void yb_compat_store_exist(struct yb_compat_store *store, const yb_compat_key *keys, uint32_t count,
                            int32_t *codes_out);
 
+/* How often keys were asked for, ever, how often they were there, and how often the log was told
+ * that none of very many ever is (zero.h). */
+struct yb_compat_lookups {
+    uint64_t asked;
+    uint64_t found;
+    uint64_t warned;
+};
+void yb_compat_store_lookups(struct yb_compat_store *store, struct yb_compat_lookups *lookups_out);
+
 /* Bytes of the value, or a code. */
 int64_t yb_compat_store_size(struct yb_compat_store *store, const yb_compat_key *key);
 

@@ -10,6 +10,7 @@
  *     store_dummy.c    processes that use another one's segment
  *     store_memory.c   registered ranges, memory that processes share, copies to and from devices
  *     store_session.c  reads and writes of values that are looked up once
+ *     zero.c           keys that are never there (zero.h)
  *     store_place.c    replicas, tasks that copy and move them, segments given by hand
  *
  *     IDLE --setup--> OPENING --> OPEN --close--> CLOSING --> IDLE
@@ -28,6 +29,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "compat/store.h"
+#include "compat/zero.h"
 #include "yuebing/client.h"
 #include "yuebing/node.h"
 
@@ -100,6 +102,7 @@ struct yb_compat_store {
     struct yb_compat_task_record tasks[YB_COMPAT_TASKS_MAX];
     uint32_t task_next;
     uint32_t task_threads;
+    struct yb_compat_zero zero;
     struct yb_compat_door *door; /* store_dummy.c; NULL: dummies are not told. */
 };
 
@@ -159,6 +162,13 @@ void yb_compat_sessions_end(struct yb_compat_store *store, struct yb_client *cli
 
 /* Tell dummies no more; nobody is inside. */
 void yb_compat_door_close(struct yb_compat_store *store);
+
+/* ---- zero.c ---- */
+
+/* Count keys that were asked for, whose codes are known, and look after those that are never there.
+ * `count` > 0. May ask the nodes, once in a while, for half a second or a second. */
+void yb_compat_zero_asked(struct yb_compat_store *store, struct yb_client *client,
+                          const yb_compat_key *keys, const int32_t *codes, uint32_t count);
 
 /* ---- store_setup.c ---- */
 

@@ -45,6 +45,7 @@ yb_compat_store_exist(struct yb_compat_store *store, const yb_compat_key *keys, 
             codes_out[items.keys[i]] = existence(items.items[i].status);
         }
         yb_compat_items_fini(&items);
+        yb_compat_zero_asked(store, client, keys, codes_out, count);
     }
     yb_compat_store_leave(store);
 }
