@@ -8,7 +8,9 @@
 #include "base/crc32c.h"
 #include "client/core_internal.h"
 
-#define UNDO_NS (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
+#define UNDO_NS     (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
+#define TRIES_MAX   5u                /* Of a value that makes and loses its room beside others. */
+#define TRY_REST_NS (20 * YB_NS_PER_MS)
 
 /* A manifest, little-endian:
  *
@@ -36,8 +38,14 @@ struct job {
     struct yb_task task;
     void (*next)(struct job *job); /* When `inner` has ended. */
     bool running;                  /* It is in the core. */
+    bool resting;                  /* `rest` is armed. */
+    struct yb_timer rest;
     bool cancelled;
     uint32_t at; /* The item of the batch that is worked on. */
+    uint32_t tries;
+    uint32_t replicas; /* Of a put: the fewest of a part. */
+    uint32_t placed;   /* Parts that were put. */
+    bool lost;         /* Some of those were evicted meanwhile. */
     enum yb_status status;
     uint64_t grant; /* Of the manifest. */
     struct plan plan;
@@ -204,6 +212,15 @@ on_task(struct yb_task *task)
     job->next(job);
 }
 
+static void
+on_rest(struct yb_timer *timer)
+{
+    struct job *job = (struct job *)((uint8_t *)timer - offsetof(struct job, rest));
+
+    job->resting = false;
+    job->next(job);
+}
+
 /* A batch inside of the batch; put options, flags and deadline may be changed before launch(). */
 static struct yb_client_batch *
 prepare(struct job *job, enum yb_client_batch_kind kind, struct yb_client_item *items,
@@ -263,6 +280,7 @@ make_job(struct yb_client_core *core, struct yb_client_batch *outer)
         job->core = core;
         job->outer = outer;
         job->task.run = on_task;
+        yb_timer_init(&job->rest, on_rest);
         outer->job = job;
         core->jobs++;
     }
@@ -353,10 +371,54 @@ put_end(struct job *job)
     put_next(job);
 }
 
+static void put_parts(struct job *job);
+
+/* Whether the value is larger than all that there is. */
+static bool
+can_never_fit(const struct job *job)
+{
+    const struct yb_client_core *core = job->core;
+    uint64_t most = 0;
+
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        most += core->choices[row].capacity;
+    }
+    return core->member_count > 0 && value_bytes(current(job)) > most;
+}
+
+/* The next attempt, unless there is no time for it. */
+static void
+put_again(struct job *job)
+{
+    enum yb_status over = is_over(job);
+
+    if (over == YB_OK) {
+        put_parts(job);
+        return;
+    }
+    job->status = over == YB_TIMED_OUT ? YB_NO_SPACE : over;
+    put_end(job);
+}
+
+/* Its parts are gone. Others that came at the same time have taken its room, as it may have taken
+ * theirs: one of them finds all of it a little later. Nothing is in its hand meanwhile (C4). */
 static void
 put_undone(struct job *job)
 {
-    put_end(job);
+    uint64_t rest_ns = TRY_REST_NS << job->tries;
+
+    if (job->status == YB_NO_SPACE && can_never_fit(job)) {
+        job->status = YB_TOO_LARGE;
+    }
+    if (job->status != YB_NO_SPACE || !job->lost || job->tries + 1 == TRIES_MAX) {
+        put_end(job);
+        return;
+    }
+    job->tries++;
+    job->next = put_again;
+    job->resting = true;
+    yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
+                yb_core_now(job->core) + yb_core_random(job->core) % rest_ns);
 }
 
 /* The value is not published: its parts go. */
@@ -379,11 +441,7 @@ put_published(struct job *job)
     job->status = job->one.status;
     item->grant = job->one.grant;
     item->replicas = job->one.replicas;
-    for (uint32_t i = 0; i < job->count; i++) {
-        uint32_t made = job->items[i].replicas;
-
-        item->replicas = made > 0 && made < item->replicas ? made : item->replicas;
-    }
+    item->replicas = job->replicas < item->replicas ? job->replicas : item->replicas;
     if (job->status == YB_OK || job->status == YB_IN_DOUBT) {
         put_end(job);
     } else {
@@ -391,17 +449,18 @@ put_published(struct job *job)
     }
 }
 
+/* It is known which parts are still there. A value is published only when all of them are. */
 static void
-put_parted(struct job *job)
+put_checked(struct job *job)
 {
-    job->status = is_over(job);
-    for (uint32_t i = 0; i < job->count && job->status == YB_OK; i++) {
-        enum yb_status one = job->items[i].status;
+    uint32_t absent = 0;
 
-        /* EXISTS: by an attempt of our own. In doubt or not, nobody names it. */
-        if (one != YB_OK && one != YB_EXISTS) {
-            job->status = one == YB_IN_DOUBT ? YB_TIMED_OUT : one;
-        }
+    for (uint32_t i = 0; i < job->count; i++) {
+        absent += job->items[i].status == YB_NOT_FOUND;
+    }
+    job->lost = absent > job->count - job->placed;
+    if (job->status == YB_OK && absent > 0) {
+        job->status = YB_NO_SPACE;
     }
     if (job->status != YB_OK) {
         put_undo(job);
@@ -414,6 +473,35 @@ put_parted(struct job *job)
     prepare(job, YB_CLIENT_PUT, &job->one, 1)->put = job->outer->put;
     job->inner.block_flags = YB_WIRE_BLOCK_FLAG_STRIPED;
     launch(job, put_published);
+}
+
+static void
+put_parted(struct job *job)
+{
+    job->status = is_over(job);
+    job->placed = 0;
+    job->lost = false;
+    job->replicas = UINT32_MAX;
+    for (uint32_t i = 0; i < job->count; i++) {
+        struct yb_client_item *part = &job->items[i];
+        enum yb_status one = part->status;
+
+        part->iov_count = 0;
+        if (one == YB_OK || one == YB_EXISTS) { /* EXISTS: by an attempt of our own. */
+            job->placed++;
+            if (part->replicas > 0 && part->replicas < job->replicas) {
+                job->replicas = part->replicas;
+            }
+        } else if (job->status == YB_OK) { /* In doubt or not, nobody names it. */
+            job->status = one == YB_IN_DOUBT ? YB_TIMED_OUT : one;
+        }
+    }
+    if (job->status != YB_OK && job->status != YB_NO_SPACE) {
+        put_undo(job);
+        return;
+    }
+    (void)prepare(job, YB_CLIENT_EXIST, job->items, job->count);
+    launch(job, put_checked);
 }
 
 static void
@@ -439,6 +527,19 @@ put_parts(struct job *job)
     launch(job, put_parted);
 }
 
+/* Cut the current item, unless it is known that it fits nowhere. */
+static void
+put_first(struct job *job)
+{
+    job->tries = 0;
+    if (can_never_fit(job)) {
+        job->status = YB_TOO_LARGE;
+        put_end(job);
+    } else {
+        put_parts(job);
+    }
+}
+
 /* Is it there already? Then its bytes need not move. */
 static void
 put_asked(struct job *job)
@@ -448,7 +549,7 @@ put_asked(struct job *job)
         job->status = YB_EXISTS;
         put_end(job);
     } else {
-        put_parts(job);
+        put_first(job);
     }
 }
 
@@ -466,7 +567,7 @@ put_next(struct job *job)
     if (job->at == job->outer->count) {
         finish(job);
     } else if (job->outer->put.replace) {
-        put_parts(job);
+        put_first(job);
     } else {
         take_one(job);
         job->one.iov_count = 0;
@@ -890,6 +991,8 @@ yb_stripe_cancel(struct yb_client_core *core, struct yb_client_batch *batch)
         job->cancelled = true;
         if (job->running) {
             yb_client_core_cancel(core, &job->inner);
+        } else if (job->resting) {
+            yb_loop_arm(yb_net_loop(core->net), &job->rest, yb_core_now(core));
         }
     }
     yb_client_core_cancel(core, batch); /* Unless it is not there. */

@@ -183,6 +183,35 @@ victim(struct yb_node *node, struct yb_policy *own)
     return entry;
 }
 
+/* Whether the block belongs to the value whose part wants room; then it is no victim until
+ * yb_node_room() ends. */
+static bool
+spare(struct yb_node *node, struct yb_block *block)
+{
+    if (node->spared_group == 0 || block->group != node->spared_group ||
+        block->tenant != node->spared_tenant) {
+        return false;
+    }
+    if (node->spared_count == YB_NODE_SPARED ||
+        yb_policy_pin(yb_node_policy(node, block), &block->policy.entry) != YB_OK) {
+        return false;
+    }
+    node->spared[node->spared_count++] = block;
+    return true;
+}
+
+static void
+spare_end(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < node->spared_count; i++) {
+        struct yb_block *block = node->spared[i];
+
+        yb_policy_unpin(yb_node_policy(node, block), &block->policy.entry);
+    }
+    node->spared_count = 0;
+    node->spared_group = 0;
+}
+
 /* Evict the next victim; `own`: of this policy alone. Returns the bytes that came back; 0: nothing
  * may go. */
 static uint64_t
@@ -193,7 +222,9 @@ evict_next(struct yb_node *node, struct yb_policy *own)
     if (yb_publisher_room(node->publisher) < 64) {
         return 0; /* Its withdrawal would not fit: wait until the directory has heard of others. */
     }
-    entry = victim(node, own);
+    do {
+        entry = victim(node, own);
+    } while (entry != NULL && spare(node, block_of_entry(entry)));
     return entry == NULL ? 0 : evict(node, block_of_entry(entry));
 }
 
@@ -214,9 +245,8 @@ evict_bytes(struct yb_node *node, struct yb_policy *own, uint64_t bytes)
     return freed;
 }
 
-enum yb_status
-yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
-             struct yb_dram_extent *extent_out)
+static enum yb_status
+find_room(struct yb_node *node, uint64_t bytes, uint32_t tenant, struct yb_dram_extent *extent_out)
 {
     enum yb_status status = yb_dram_alloc(node->pool, bytes, tenant, extent_out);
 
@@ -232,6 +262,46 @@ yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
         }
         status = yb_dram_alloc(node->pool, bytes, tenant, extent_out);
     }
+    return status;
+}
+
+/* Whether use is below the high mark, or comes to be: what is above it goes with the next tick, and
+ * that may be a part that has just come. */
+static bool
+below_mark(struct yb_node *node)
+{
+    uint64_t capacity = yb_dram_info(node->pool).allocator.capacity;
+    uint64_t most = capacity / 1000 * node->options.high_permille;
+
+    for (uint32_t i = 0; i < YB_NODE_EVICT_STEP; i++) {
+        if (yb_dram_info(node->pool).used_bytes <= most) {
+            return true;
+        }
+        if (evict_next(node, NULL) == 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
+enum yb_status
+yb_node_room(struct yb_node *node, uint64_t bytes, const struct yb_node_intake *intake,
+             struct yb_dram_extent *extent_out)
+{
+    bool part = (intake->flags & YB_WIRE_BLOCK_FLAG_PART) != 0;
+    bool striped = (intake->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0;
+    enum yb_status status;
+
+    if (part || striped) { /* RULES A16: a value does not make room for itself. */
+        node->spared_group = intake->group;
+        node->spared_tenant = (uint16_t)intake->tenant;
+    }
+    status = find_room(node, bytes, intake->tenant, extent_out);
+    if (part && status == YB_OK && !below_mark(node)) {
+        yb_dram_free(node->pool, extent_out);
+        status = YB_NO_SPACE;
+    }
+    spare_end(node);
     node->refused_space_ever += status == YB_NO_SPACE;
     return status;
 }

@@ -34,6 +34,7 @@
 #define YB_NODE_SINK_BYTES (256u * 1024u)
 #define YB_NODE_GHOSTS     (1u << 16)
 #define YB_NODE_EVICT_STEP 4096u /* Victims looked at for one allocation. */
+#define YB_NODE_SPARED     4096u /* Parts of one value that do not go for another part of it. */
 #define YB_NODE_LIMITED    64u   /* Tenants with an order of eviction of their own. */
 
 /* Counted since the node was created. */
@@ -195,6 +196,10 @@ struct yb_node {
     uint32_t hold_newest;
     struct yb_node_ghost *ghosts;
     struct yb_node_group *groups;
+    struct yb_block *spared[YB_NODE_SPARED]; /* Pinned for the allocation that is under way. */
+    uint32_t spared_count;
+    uint64_t spared_group; /* Of which it is: none of it is a victim. 0: none is spared. */
+    uint16_t spared_tenant;
     struct yb_node_watch *watch;
     struct yb_node_loans *loans;
     struct yb_node_copies *copies;
@@ -292,9 +297,12 @@ void yb_node_unorder(struct yb_node *node, struct yb_block *block, bool evicted)
 /* A tenant has a limit now: its own blocks make room for it. */
 void yb_node_limit(struct yb_node *node, uint32_t tenant);
 
-/* Allocate an extent, with room made by evicting: of the tenant's own blocks, if it is at its
- * limit. Fails as yb_dram_alloc() does. */
-YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes, uint32_t tenant,
+/* Allocate an extent for what comes in, with room made by evicting: of the tenant's own blocks, if
+ * it is at its limit. A part of a long value evicts no other part of it, and stays below the high
+ * mark. Fails as yb_dram_alloc() does. */
+struct yb_node_intake;
+YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes,
+                                       const struct yb_node_intake *intake,
                                        struct yb_dram_extent *extent_out);
 
 /* Take a record for a block, if need be one that is evicted for it. Fails with NO_SPACE. */

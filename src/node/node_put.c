@@ -27,7 +27,7 @@ yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
     uint64_t bytes = yb_block_extent_bytes(intake->size, intake->key_bytes, summed);
     struct yb_dram_extent extent;
     struct yb_block *block;
-    enum yb_status status = yb_node_room(node, bytes, intake->tenant, &extent);
+    enum yb_status status = yb_node_room(node, bytes, intake, &extent);
 
     if (status != YB_OK) {
         return status == YB_TOO_LARGE ? YB_NO_SPACE : status;

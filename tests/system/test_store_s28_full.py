@@ -52,6 +52,18 @@ def room_is_used():
         client.get("more:0", bytes=MIB // 4).each("OK")
 
 
+@case("one value that is larger than the memory is refused, and leaves nothing behind")
+def too_large():
+    with Store(nodes=2, memory="48m") as store, store.client() as client:
+        client.put("large:0", bytes=128 * MIB).each("TOO_LARGE")
+        client.put("large:0", bytes=80 * MIB).each("NO_SPACE")  # Less, and its parts do not fit.
+        client.get("large:0", bytes=80 * MIB).each("NOT_FOUND")
+        until(lambda: sum(node.metric("yuebing_node_used_bytes") for node in store.nodes) < MIB,
+              "nothing is left")
+        client.put("large:0", bytes=70 * MIB).each("OK")
+        client.get("large:0", bytes=70 * MIB).each("OK")
+
+
 @case("three replicas on two nodes: it is put twice, and told so; a death leaves it readable")
 def fewer_replicas_are_told():
     with Store(nodes=2) as store, store.client() as client:

@@ -4,12 +4,14 @@
  */
 #include "store_ground.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "client/stripe.h"
 
-#define MIB    (1u << 20)
-#define LENGTH (70u * MIB + 123) /* Five parts of 16 MiB, the last one short. */
+#define MIB        (1u << 20)
+#define LENGTH     (70u * MIB + 123) /* Five parts of 16 MiB, the last one short. */
+#define SMALL_POOL (48u * MIB)       /* For two parts of 16 MiB and a short one. */
 
 static struct ground *ground;
 
@@ -17,6 +19,15 @@ static int
 set_up(void **state)
 {
     const struct ground_options options = {.nodes = 2, .pool_bytes = 256ull << 20};
+
+    ground = ground_create(&options);
+    return 0;
+}
+
+static int
+set_up_small(void **state)
+{
+    const struct ground_options options = {.nodes = 2, .pool_bytes = SMALL_POOL};
 
     ground = ground_create(&options);
     return 0;
@@ -79,6 +90,16 @@ get_value(struct yb_client *client, const char *key, const uint8_t *wanted, size
     return item.status;
 }
 
+/* Remove it, if it is there. */
+static void
+remove_value(struct yb_client *client, const char *key)
+{
+    struct yb_client_item item = item_of(key, NULL, 0);
+
+    assert_int_equal(yb_client_remove(client, &item, 1, NULL), YB_OK);
+    assert_true(item.status == YB_OK || item.status == YB_NOT_FOUND);
+}
+
 static bool
 count_entry(void *context, const struct yb_client_entry *entry)
 {
@@ -107,6 +128,19 @@ used_bytes(void)
         used += info.live;
     }
     return used;
+}
+
+static uint64_t
+evicted(void)
+{
+    struct yb_node_info info;
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        yb_node_info(ground->nodes[i].node, &info);
+        count += info.evicted;
+    }
+    return count;
 }
 
 static void
@@ -257,11 +291,130 @@ test_client_stripe__what_cannot_be_published_leaves_no_parts(void **state)
     struct yb_client_item item = item_of("too long", &iov, 1);
 
     assert_int_equal(yb_client_put(client, &item, 1, &pinned), YB_OK);
-    assert_true(item.status == YB_NO_SPACE || item.status == YB_AGAIN);
+    assert_int_equal(item.status, YB_TOO_LARGE);
+    iov.iov_len = 500u * MIB; /* Less, and no place for its last parts. */
+    assert_int_equal(yb_client_put(client, &item, 1, &pinned), YB_OK);
+    assert_int_equal(item.status, YB_NO_SPACE);
     assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK);
     assert_int_equal(item.status, YB_NOT_FOUND);
     assert_true(used_bytes() < MIB);
     free(value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__a_value_makes_no_room_for_itself(void **state)
+{
+    struct yb_client *client = ground_client(ground, NULL);
+    uint8_t *value = make_value(3 * SMALL_POOL, 7);
+    struct iovec small = {value, 3u * MIB};
+    struct yb_client_item item = item_of("small", &small, 1);
+
+    for (uint32_t round = 0; round < 2; round++) {
+        bool replace = round == 1;
+
+        assert_int_equal(put_value(client, "v", value, 3 * SMALL_POOL, replace), YB_TOO_LARGE);
+        assert_int_equal(put_value(client, "v", value, 80u * MIB, replace), YB_NO_SPACE);
+        assert_int_equal(evicted(), 0);
+        assert_int_equal(get_value(client, "v", value, 80u * MIB), YB_NOT_FOUND);
+        assert_int_equal(entries(client), 0);
+        assert_int_equal(used_bytes(), 0);
+        assert_int_equal(put_value(client, "v", value, LENGTH, replace), YB_OK);
+        assert_int_equal(get_value(client, "v", value, LENGTH), YB_OK);
+        assert_int_equal(yb_client_put(client, &item, 1, NULL), YB_OK); /* Others do go for it. */
+        remove_value(client, "v");
+        remove_value(client, "small");
+    }
+    free(value);
+    yb_client_close(&client);
+}
+
+struct rival {
+    pthread_t thread;
+    const char *key;
+    uint8_t *value;
+    enum yb_status status;
+};
+
+static void *
+put_beside(void *context)
+{
+    struct rival *rival = context;
+    struct yb_client *client = ground_client(ground, NULL);
+
+    rival->status = put_value(client, rival->key, rival->value, LENGTH, false);
+    yb_client_close(&client);
+    return NULL;
+}
+
+static void
+visit_first(void *context)
+{
+    yb_node_visit(ground->nodes[0].node, find_part, context);
+}
+
+/* A part is gone before the last one has come: all of them are put again, and then it is OK. */
+static void
+test_client_stripe__is_not_there_before_every_part_is(void **state)
+{
+    struct rival writer = {.key = "long", .value = make_value(LENGTH, 10)};
+    struct yb_client *client = ground_client(ground, NULL);
+    struct yb_client_item item = {.status = YB_NOT_FOUND};
+
+    ground_stop(&ground->nodes[1]); /* The parts that go there have to wait. */
+    assert_int_equal(pthread_create(&writer.thread, NULL, put_beside, &writer), 0);
+    while (item.status != YB_OK) {
+        struct part part = {.key_bytes = 0};
+
+        yb_worker_run(ground->nodes[0].worker, visit_first, &part);
+        item = (struct yb_client_item){.key = part.key, .key_bytes = part.key_bytes};
+        if (part.key_bytes > 0) {
+            assert_int_equal(yb_client_remove(client, &item, 1, NULL), YB_OK);
+        } else {
+            item.status = YB_NOT_FOUND;
+        }
+    }
+    ground_go(&ground->nodes[1]);
+    assert_int_equal(pthread_join(writer.thread, NULL), 0);
+    assert_int_equal(writer.status, YB_OK);
+    assert_int_equal(get_value(client, "long", writer.value, LENGTH), YB_OK);
+    free(writer.value);
+    yb_client_close(&client);
+}
+
+static void
+test_client_stripe__of_two_at_once_each_is_whole_or_not_there(void **state)
+{
+    struct rival rivals[2] = {{.key = "one", .value = make_value(LENGTH, 8)},
+                              {.key = "other", .value = make_value(LENGTH, 9)}};
+    struct yb_client *client = ground_client(ground, NULL);
+
+    for (uint32_t round = 0; round < 3; round++) {
+        uint32_t good = 0;
+
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(pthread_create(&rivals[i].thread, NULL, put_beside, &rivals[i]), 0);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(pthread_join(rivals[i].thread, NULL), 0);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            enum yb_status status = get_value(client, rivals[i].key, rivals[i].value, LENGTH);
+
+            assert_true(rivals[i].status == YB_OK || rivals[i].status == YB_NO_SPACE);
+            assert_true(status == YB_NOT_FOUND || (status == YB_OK && rivals[i].status == YB_OK));
+            good += rivals[i].status == YB_OK;
+        }
+        assert_in_range(good, 1, 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            remove_value(client, rivals[i].key);
+        }
+        assert_int_equal(put_value(client, rivals[0].key, rivals[0].value, LENGTH, false), YB_OK);
+        assert_int_equal(get_value(client, rivals[0].key, rivals[0].value, LENGTH), YB_OK);
+        remove_value(client, rivals[0].key);
+    }
+    free(rivals[0].value);
+    free(rivals[1].value);
     yb_client_close(&client);
 }
 
@@ -278,6 +431,9 @@ test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib(void **state)
 #define WITH_GROUND(test) \
     cmocka_unit_test_setup_teardown(test_client_stripe__##test, set_up, tear_down)
 
+#define WITH_SMALL(test) \
+    cmocka_unit_test_setup_teardown(test_client_stripe__##test, set_up_small, tear_down)
+
 int
 main(void)
 {
@@ -287,6 +443,9 @@ main(void)
         WITH_GROUND(a_version_is_whole_whatever_its_length),
         WITH_GROUND(a_lost_part_retires_the_manifest),
         WITH_GROUND(what_cannot_be_published_leaves_no_parts),
+        WITH_SMALL(a_value_makes_no_room_for_itself),
+        WITH_GROUND(is_not_there_before_every_part_is),
+        WITH_SMALL(of_two_at_once_each_is_whole_or_not_there),
         cmocka_unit_test(test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib),
     };
 
