@@ -46,8 +46,9 @@
       "start both with the same block size (vLLM: --block-size; SGLang: --page-size; LMCache: "   \
       "chunk_size)")                                                                              \
     X(HASHES,   "A and B give the same prompt different hashes",                                  \
-      "set PYTHONHASHSEED=0 in the environment of every engine process (vLLM and LMCache draw a " \
-      "random one otherwise); if it is, tokenizers, adapters or cache salts differ")              \
+      "set PYTHONHASHSEED=0 in the environment of every engine process (LMCache, older vLLM, "    \
+      "and vLLM with xxhash draw a random one otherwise); if it is, tokenizers, adapters or "     \
+      "cache salts differ")                                                                       \
     X(DECLINED, "B was told that loading does not pay: its reuse gate declined what is there",    \
       "the gate compares loading with computing; make loading faster, or open it "                \
       "(reuse_gate off)")                                                                         \

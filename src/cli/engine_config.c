@@ -34,9 +34,13 @@ enum place {
     PLACE_COMMAND, /* How it is started; the last row. */
 };
 
-#define SEED_WHY                                                                                 \
-    "Python draws a new one for each process otherwise: hashes of equal prompts differ, and no " \
-    "engine ever finds a block of another one"
+#define VLLM_SEED_WHY                                                                              \
+    "hashes of blocks begin with it. Older vLLM, and any with xxhash, draws a random one for each " \
+    "process otherwise; newer ones take a fixed one, which is another one than 0. Where two "      \
+    "engines differ in it, neither ever finds a block of the other"
+#define LMCACHE_SEED_WHY                                                                           \
+    "hashes of chunks are Python's own, which begin with a random number for each process "        \
+    "otherwise: no engine ever finds a chunk of another one"
 #define PORTS_WHY "the range has to be open between hosts"
 
 /* clang-format off */
@@ -54,7 +58,7 @@ enum place {
     X(vllm,    store,    ENV,     "MOONCAKE_CONFIG_PATH", "{file}", "")                           \
     X(vllm,    store,    ENV,     "MOONCAKE_REQUESTER_LOCAL_HOSTNAME", "{host}",                  \
       "where others reach this host")                                                             \
-    X(vllm,    store,    ENV,     "PYTHONHASHSEED", "0", SEED_WHY)                                \
+    X(vllm,    store,    ENV,     "PYTHONHASHSEED", "0", VLLM_SEED_WHY)                           \
     X(vllm,    store,    SECRET,  "YUEBING_SECRET_FILE", "{secret}", "")                          \
     X(vllm,    store,    ENV,     "MC_STORE_CLIENT_MIN_PORT", "12300", PORTS_WHY)                 \
     X(vllm,    store,    ENV,     "MC_STORE_CLIENT_MAX_PORT", "14300", "")                        \
@@ -118,7 +122,7 @@ enum place {
       "engines of one tenant share blocks")                                                       \
     X(lmcache, store,    ENV,     "LMCACHE_CONFIG_FILE", "{file}",                                \
       "JSON is YAML; MOONCAKE_CONFIG_PATH has to be unset, it would count before extra_config")   \
-    X(lmcache, store,    ENV,     "PYTHONHASHSEED", "0", SEED_WHY)                                \
+    X(lmcache, store,    ENV,     "PYTHONHASHSEED", "0", LMCACHE_SEED_WHY)                        \
     X(lmcache, store,    SECRET,  "YUEBING_SECRET_FILE", "{secret}", "")                          \
     X(lmcache, store,    ENV,     "MC_STORE_CLIENT_MIN_PORT", "12300", PORTS_WHY)                 \
     X(lmcache, store,    ENV,     "MC_STORE_CLIENT_MAX_PORT", "14300", "")                        \

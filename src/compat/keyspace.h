@@ -130,8 +130,9 @@ struct yb_keyspace_family {
 #define YB_KEYSPACE_WARNING_MAP(X)                                                                \
     X(APART, "blocks of one model that never have a hash in common: no engine of the one finds "  \
       "what the other put",                                                                       \
-      "set PYTHONHASHSEED=0 in the environment of every engine process (vLLM and LMCache draw a " \
-      "random one otherwise); use one block size, one hash algorithm and one tokenizer; give "    \
+      "set PYTHONHASHSEED=0 in the environment of every engine process (LMCache, older vLLM, "    \
+      "and vLLM with xxhash draw a random one otherwise); use one block size, one hash "          \
+      "algorithm and one tokenizer; give "                                                        \
       "other models other names (vLLM --served-model-name does not count: the name is the last "  \
       "part of the model's path; SGLang: extra_backend_tag)")                                     \
     X(SIZES, "blocks of different sizes under one name: two models, block sizes or kinds of "     \

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fill what a command prints into documents: blocks.py PROGRAM [--check] DOCUMENT...
 
