@@ -34,12 +34,13 @@ enum place {
     PLACE_COMMAND, /* How it is started; the last row. */
 };
 
-#define VLLM_SEED_WHY                                                                              \
-    "hashes of blocks begin with it. Older vLLM, and any with xxhash, draws a random one for each " \
-    "process otherwise; newer ones take a fixed one, which is another one than 0. Where two "      \
+#define VLLM_SEED_WHY                                                                          \
+    "hashes of blocks begin with it. Older vLLM, and any with xxhash, draws a random one for " \
+    "each "                                                                                    \
+    "process otherwise; newer ones take a fixed one, which is another one than 0. Where two "  \
     "engines differ in it, neither ever finds a block of the other"
-#define LMCACHE_SEED_WHY                                                                           \
-    "hashes of chunks are Python's own, which begin with a random number for each process "        \
+#define LMCACHE_SEED_WHY                                                                    \
+    "hashes of chunks are Python's own, which begin with a random number for each process " \
     "otherwise: no engine ever finds a chunk of another one"
 #define PORTS_WHY "the range has to be open between hosts"
 
