@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/cpus.h"
 #include "base/lock.h"
 
 #define POOL_MAGIC   0x68656c70u
@@ -62,6 +63,7 @@ helper_main(void *arg)
     struct yb_helper_pool *pool = arg;
     struct yb_helper_job *job;
 
+    yb_cpus_as_process();
     while ((job = next_job(pool)) != NULL) {
         struct yb_loop *loop = job->loop;
 

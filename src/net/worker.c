@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/cpus.h"
 #include "base/lock.h"
 
 #define WORKER_MAGIC       0x776f726bu
@@ -212,6 +213,7 @@ worker_main(void *arg)
 {
     struct yb_worker *worker = arg;
 
+    yb_cpus_as_process();
     if (worker->options.before_others) {
         (void)setpriority(PRIO_PROCESS, (id_t)gettid(), BEFORE_OTHERS_NICE);
     }

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "net/net.h"
 #include "transfer/shm/attach.h"
 #include "transfer/shm/shm_internal.h"
@@ -551,6 +552,7 @@ host_main(void *arg)
     struct epoll_event events[EVENTS_MAX];
     struct yb_shm_session *session;
 
+    yb_cpus_as_process();
     while (!stopping(host)) {
         int count = epoll_wait(host->epoll, events, EVENTS_MAX, sleep_ms(host));
 
