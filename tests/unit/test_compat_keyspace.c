@@ -155,6 +155,14 @@ test_compat_keyspace__kin_that_never_meet_are_told_once_and_few_blocks_say_nothi
     }
     expect_warnings(keyspace, 0, YB_KEYSPACE_APART);
     yb_keyspace_destroy(&keyspace);
+
+    keyspace = made();
+    for (unsigned i = 0; i < 100; i++) {
+        add(keyspace, 0, i, 10);
+    }
+    add(keyspace, 1, 1000, 10);
+    expect_warnings(keyspace, 0, YB_KEYSPACE_APART);
+    yb_keyspace_destroy(&keyspace);
 }
 
 static void

@@ -197,6 +197,21 @@ health_check(PyObject *self, PyObject *none)
 }
 
 static PyObject *
+lookups(PyObject *self, PyObject *none)
+{
+    struct yb_compat_store *store = yb_py_store_of(self);
+    struct yb_compat_lookups told;
+
+    (void)none;
+    if (store == NULL) {
+        return NULL;
+    }
+    yb_compat_store_lookups(store, &told);
+    return Py_BuildValue("(KKK)", (unsigned long long)told.asked, (unsigned long long)told.found,
+                         (unsigned long long)told.warned);
+}
+
+static PyObject *
 get_hostname(PyObject *self, PyObject *none)
 {
     struct yb_compat_store *store = yb_py_store_of(self);
@@ -394,6 +409,9 @@ static PyMethodDef methods[] = {
     {"close", store_close, METH_NOARGS, "close()\n\nLeave the store; 0. May be called again."},
     {"health_check", health_check, METH_NOARGS,
      "health_check()\n\n0 healthy, 1 not set up, 2 the master does not answer."},
+    {"lookups", lookups, METH_NOARGS,
+     "lookups()\n\n(asked, found, warned): keys that were asked for, ever; those that were there; "
+     "and how\noften the log was told that none of very many is. Ours, not of the known package."},
     {"get_hostname", get_hostname, METH_NOARGS,
      "get_hostname()\n\n\"host:port\" under which this client's segment is known."},
     {"_is_ready", is_ready, METH_NOARGS, "Whether it is set up and not closed."},
