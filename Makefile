@@ -48,6 +48,13 @@ test-mutants: setup-test ## every documented mutant must make its test fail
 fuzz: setup ## run each fuzzer FUZZ_SECONDS seconds on the kept corpus
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
 
+.PHONY: test-engines bench-peer
+test-engines: setup-test all ## vLLM and llama.cpp, from PyPI, share prompts through our package
+	@tests/engines/run.sh $(BUILD)
+
+bench-peer: setup-test all ## the calls of engines, beside the known system, Redis and LMCache
+	@bench/python/run.sh $(BUILD)
+
 bench: all ## ours beside what the machine can do (BENCH=net, transfer or classes)
 	@$(BUILD)/yuebing bench $(BENCH)
 

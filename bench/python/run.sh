@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes the environments that peer.py compares, under BUILD/bench-peer, and runs it.
+# Usage: bench/python/run.sh BUILD [options of peer.py]
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+folder=${1:?the build folder}/bench-peer
+shift
+mkdir -p "$folder"
+
+venv() { # NAME PACKAGE...: an environment with these packages, made once
+    local at=$folder/$1
+    if [ "$(cat "$at/stamp" 2>/dev/null)" != "${*:2}" ]; then
+        rm -rf "$at"
+        python3 -m venv "$at"
+        "$at/bin/pip" install -q --disable-pip-version-check "${@:2}" >&2 || return 1
+        echo "${*:2}" >"$at/stamp"
+    fi
+    echo "$at"
+}
+
+"$root/tools/wheel.sh" one >&2
+rm -rf "$folder/ours" # The wheel's name does not tell whether it is another.
+ours=$(venv ours "$(echo "$root"/dist/yuebing-*abi3*.whl)")
+sides=(--ours "$ours")
+# The original links RDMA's libraries; without them peer.py says why it cannot run.
+peer=$(venv peer mooncake-transfer-engine-non-cuda==0.3.13.post1) && sides+=(--peer "$peer")
+if command -v redis-server >/dev/null; then
+    kv=$(venv kv redis) && sides+=(--kv "${YUEBING_CONNECTORS_VENV:-$kv}")
+else
+    echo "bench-peer: no redis-server (apt-get install redis-server): no rows of it" >&2
+fi
+exec python3 "$root/bench/python/peer.py" "${sides[@]}" "$@"
