@@ -572,13 +572,13 @@ static const struct yb_member_events member_events = {
 
 /* ---- the tick ------------------------------------------------------------------------------- */
 
-/* Collect flushed and expired blocks, some at a time. */
-static void
-sweep(struct yb_node *node)
+void
+yb_node_sweep(struct yb_node *node)
 {
     uint32_t span = yb_block_span(node->blocks);
     uint64_t now_ns = yb_node_now(node);
 
+    node->sweep_left -= node->sweep_left < SWEEP_STEP ? node->sweep_left : SWEEP_STEP;
     for (uint32_t i = 0; i < SWEEP_STEP && i < span; i++) {
         struct yb_block *block = yb_block_at(node->blocks, node->sweep_at % span);
 
@@ -603,7 +603,7 @@ on_tick(struct yb_timer *timer)
 {
     struct yb_node *node = (struct yb_node *)((uint8_t *)timer - offsetof(struct yb_node, tick));
 
-    sweep(node);
+    yb_node_sweep(node);
     yb_node_evict_tick(node);
     yb_node_put_tick(node, false);
     yb_node_pin_tick(node, false);

@@ -228,6 +228,19 @@ evict_next(struct yb_node *node, struct yb_policy *own)
     return entry == NULL ? 0 : evict(node, block_of_entry(entry));
 }
 
+/* Where nothing may be evicted: collect some of what was flushed, of which no pin keeps anything.
+ * Returns false if there is no more of it. */
+static bool
+collect(struct yb_node *node)
+{
+    if (node->sweep_left == 0) {
+        yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
+        return false;
+    }
+    yb_node_sweep(node);
+    return true;
+}
+
 /* Evict until this much came back. Returns what did: less, if no more may go. */
 static uint64_t
 evict_bytes(struct yb_node *node, struct yb_policy *own, uint64_t bytes)
@@ -256,8 +269,7 @@ find_room(struct yb_node *node, uint64_t bytes, uint32_t tenant, struct yb_dram_
         if (status != YB_NO_SPACE && (own == NULL || bytes > node->tenants[tenant].credit)) {
             break;
         }
-        if (evict_bytes(node, own, bytes) == 0) {
-            yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
+        if (evict_bytes(node, own, bytes) == 0 && !collect(node)) {
             break;
         }
         status = yb_dram_alloc(node->pool, bytes, tenant, extent_out);
@@ -313,8 +325,7 @@ yb_node_record(struct yb_node *node, struct yb_id hash, struct yb_block **block_
 
     /* A victim that is still being read keeps its record for a while. */
     for (uint32_t i = 0; status != YB_OK && i < YB_NODE_EVICT_STEP; i++) {
-        if (evict_next(node, NULL) == 0) {
-            yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
+        if (evict_next(node, NULL) == 0 && !collect(node)) {
             node->refused_space_ever++;
             return YB_NO_SPACE;
         }

@@ -182,13 +182,13 @@ struct yb_node {
     struct yb_pool *puts;
     struct yb_pool *reads;
     struct yb_node_put *put_list;
-    uint32_t requests; /* Accepted and not replied, of all kinds that wait. */
-    uint32_t sweep_at; /* Next block of the sweep for flushed and expired ones. */
-    uint32_t sweep_left;
-    uint8_t *sink;    /* YB_NODE_SINK_BYTES for bytes that nobody wants. */
-    uint8_t *scratch; /* For replies' bodies. */
-    uint8_t *keys;    /* For keys on their way into one. */
-    uint64_t region;  /* Of the pool, in the engine; 0: none. */
+    uint32_t requests;   /* Accepted and not replied, of all kinds that wait. */
+    uint32_t sweep_at;   /* Next block of the sweep for flushed and expired ones. */
+    uint32_t sweep_left; /* Blocks to look at until the last flush is swept. */
+    uint8_t *sink;       /* YB_NODE_SINK_BYTES for bytes that nobody wants. */
+    uint8_t *scratch;    /* For replies' bodies. */
+    uint8_t *keys;       /* For keys on their way into one. */
+    uint64_t region;     /* Of the pool, in the engine; 0: none. */
     const uint8_t *region_base;
     uint64_t pinned_bytes;
     uint64_t held_bytes;
@@ -311,6 +311,9 @@ YB_CHECKED enum yb_status yb_node_record(struct yb_node *node, struct yb_id hash
 
 /* Evict down to the low mark if use is above the high one: some steps at a time. */
 void yb_node_evict_tick(struct yb_node *node);
+
+/* Collect flushed and expired blocks, some at a time. */
+void yb_node_sweep(struct yb_node *node);
 
 /* ---- node_put.c ----------------------------------------------------------------------------- */
 
