@@ -416,6 +416,17 @@ def test_setup_by_name(master, store):
     assert other.health_check() == 1 and other.get("k") == b""
 
 
+def test_setup_by_name_reads_other_spellings_but_the_right_one_wins(master):
+    from mooncake.store import MooncakeDistributedStore
+    config = {"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",
+              "global_segment_size": "0", "local_buffer_size": "0", "device_name": "",
+              "master_server_address": master}
+    with MooncakeDistributedStore() as store:
+        assert store.setup(config) == 0 and store.health_check() == 0
+    with MooncakeDistributedStore() as store:
+        assert store.setup({**config, "master_server_addr": "127.0.0.1:1"}) < 0
+
+
 def test_a_client_of_the_metadata_alone(master, store):
     with set_up(master, 0, 0) as query:
         assert store.put("k", b"v") == 0

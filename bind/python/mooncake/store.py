@@ -267,6 +267,8 @@ _DEFAULTS = {
     "ssd_offload_path": "",
     "tenant_id": "default",
 }
+# How LMCache spells them; the right name wins.
+_OTHER_NAMES = {"master_server_address": "master_server_addr", "device_name": "rdma_devices"}
 
 
 class MooncakeDistributedStore(_tensors.TensorMethods, _native.Store):
@@ -306,6 +308,9 @@ class MooncakeDistributedStore(_tensors.TensorMethods, _native.Store):
     def _setup_dict(self, config):
         """The same by name. What cannot be read is logged, and -600."""
         config = {str(key): value for key, value in config.items()}
+        for other, name in _OTHER_NAMES.items():
+            if other in config:
+                config.setdefault(name, config[other])
         try:
             for key in ("local_hostname", "metadata_server"):
                 if key not in config:
