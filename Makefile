@@ -39,6 +39,9 @@ test-device: setup-test all ## the suites of device memory, with a stand-in for 
 test-python: setup-test ## the Python packages, from a wheel, with every Python that is here
 	@tools/python_test.sh all
 
+test-connectors: setup-test all ## the engines' own connector files, from PyPI, on our package
+	@tests/connectors/run.sh $(BUILD)
+
 wheel: setup-test ## wheels of the Python packages mooncake and yuebing, in dist/
 	@tools/wheel.sh all
 
@@ -80,5 +83,5 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-python wheel \
-        test-mutants fuzz bench install format lint clean help
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-python \
+        test-connectors wheel test-mutants fuzz bench install format lint clean help

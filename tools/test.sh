@@ -76,6 +76,12 @@ python_packages() { # short|all
     [ -s "$scores/python" ] || echo "0 1 0" >"$scores/python"
 }
 
+connectors() {
+    echo "== connectors"
+    tests/connectors/run.sh "$build" "$scores/connectors" || true
+    [ -s "$scores/connectors" ] || echo "0 1 0" >"$scores/connectors"
+}
+
 case $mode in
 short)
     suites plain "$build" --no-suite long
@@ -89,6 +95,7 @@ all)
     patience=10
     suites plain "$build" --timeout-multiplier "$patience"
     python_packages all
+    connectors
     sanitized asan address,undefined
     thread_sanitizer
     fuzz
