@@ -6,9 +6,10 @@
  * for itself; all others share one. When the pool is full the victims of all are compared: what is
  * not softly pinned goes first, then what was used the longest ago.
  *
- * Nothing waits for eviction: an allocation that finds no room evicts as many victims as it takes,
- * up to YB_NODE_EVICT_STEP of them, and the tick keeps use below the high mark, so that most
- * allocations find room. The cost is that of the victims; keys are never walked.
+ * Nothing waits for eviction: an allocation that finds no room collects what was flushed, then
+ * evicts as many victims as it takes, up to YB_NODE_EVICT_STEP of them, and the tick keeps use below
+ * the high mark, so that most allocations find room. The cost is that of the victims; keys are never
+ * walked.
  */
 #include "base/check.h"
 #include "base/hash.h"
@@ -228,13 +229,12 @@ evict_next(struct yb_node *node, struct yb_policy *own)
     return entry == NULL ? 0 : evict(node, block_of_entry(entry));
 }
 
-/* Where nothing may be evicted: collect some of what was flushed, of which no pin keeps anything.
+/* Before anything is evicted: collect some of what was flushed, of which no pin keeps anything.
  * Returns false if there is no more of it. */
 static bool
 collect(struct yb_node *node)
 {
     if (node->sweep_left == 0) {
-        yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
         return false;
     }
     yb_node_sweep(node);
@@ -269,7 +269,8 @@ find_room(struct yb_node *node, uint64_t bytes, uint32_t tenant, struct yb_dram_
         if (status != YB_NO_SPACE && (own == NULL || bytes > node->tenants[tenant].credit)) {
             break;
         }
-        if (evict_bytes(node, own, bytes) == 0 && !collect(node)) {
+        if (!collect(node) && evict_bytes(node, own, bytes) == 0) {
+            yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
             break;
         }
         status = yb_dram_alloc(node->pool, bytes, tenant, extent_out);
@@ -325,7 +326,8 @@ yb_node_record(struct yb_node *node, struct yb_id hash, struct yb_block **block_
 
     /* A victim that is still being read keeps its record for a while. */
     for (uint32_t i = 0; status != YB_OK && i < YB_NODE_EVICT_STEP; i++) {
-        if (evict_next(node, NULL) == 0 && !collect(node)) {
+        if (!collect(node) && evict_next(node, NULL) == 0) {
+            yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
             node->refused_space_ever++;
             return YB_NO_SPACE;
         }

@@ -56,6 +56,7 @@ class Child:
         self.send("import", {})
 
     def send(self, do, arguments):
+        self.patience = IMPORT_S if do == "new" else CALL_S  # Engines import more, to begin with.
         line = json.dumps({"do": do, "with": arguments}) + "\n"
         try:
             self.process.stdin.write(line.encode())
@@ -64,7 +65,8 @@ class Child:
             raise Failed(f"{self.name}: has ended ({self.process.poll()}); see {self.log}") \
                 from error
 
-    def answer(self, seconds=CALL_S):
+    def answer(self, seconds=None):
+        seconds = seconds or self.patience
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self.answers, selectors.EVENT_READ)
@@ -83,9 +85,9 @@ class Child:
             raise Failed(f"{self.name}: {found['error']}; see {self.log}")
         return found["value"]
 
-    def call(self, do, seconds=CALL_S, **arguments):
+    def call(self, do, **arguments):
         self.send(do, arguments)
-        return self.answer(seconds)
+        return self.answer()
 
     def kill(self):
         """As a machine dies: nothing is said to anybody."""

@@ -165,53 +165,43 @@ test_features__a_block_is_gone_after_its_time_and_its_key_is_free(void **state)
     store_world_destroy(&world);
 }
 
-static void
-test_features__only_hard_pins_make_no_space(void **state)
+/* Put pinned blocks, of keys from 1000 on, until there is no room. Returns how many. */
+static uint32_t
+pin_all(struct store_world *world)
 {
-    struct store_world *world = begin(1, 1);
     enum yb_status status = YB_OK;
     uint32_t made = 0;
 
-    (void)state;
-    while (status == YB_OK) { /* Without pins there is always room. */
+    for (; status == YB_OK; made += status == YB_OK) { /* Without pins there is always room. */
         struct store_op *op = put_op(world, 0, 1000 + made, VALUE);
 
         op->batch.put.hard_pin = true;
         status = run(op);
-        made += status == YB_OK;
     }
     assert_int_equal(status, YB_NO_SPACE);
+    return made;
+}
+
+static void
+test_features__only_hard_pins_make_no_space(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    uint32_t made = pin_all(world);
+
+    (void)state;
     assert_int_equal(put(world, 0, 1, 1), YB_NO_SPACE);
     assert_true(made > 200);
     assert_int_equal(on_all(world, 1000, 2000), made); /* None of them went. */
     assert_int_equal(store_remove(world, 0, 1000), YB_OK);
     assert_int_equal(put(world, 0, 1, 1), YB_OK);
-    store_world_destroy(&world);
-}
+    for (uint32_t i = 0; i < 12;
+         i++) { /* All is removed: there is room before a tick has passed. */
+        struct store_op *op = store_op(world, 0, YB_CLIENT_REMOVE_ALL, NULL, 0, 5000);
 
-static void
-test_features__what_was_pinned_makes_room_when_all_is_removed(void **state)
-{
-    struct store_world *world = begin(1, 1);
-    struct store_op *op;
-    enum yb_status status = YB_OK;
-    uint32_t made = 0;
-
-    (void)state;
-    while (status == YB_OK) {
-        op = put_op(world, 0, 1000 + made, VALUE);
-        op->batch.put.hard_pin = true;
-        status = run(op);
-        made += status == YB_OK;
-    }
-    assert_int_equal(status, YB_NO_SPACE);
-    op = store_op(world, 0, YB_CLIENT_REMOVE_ALL, NULL, 0, 5000);
-    op->batch.force = true;
-    store_submit(op);
-    assert_true(store_settle(world, 120000));
-    assert_int_equal(op->batch.status, YB_OK);
-    for (uint32_t key = 1; key <= made; key++) { /* At once: nobody waits for a sweep. */
-        assert_int_equal(put(world, 0, key, 1), YB_OK);
+        op->batch.force = true;
+        store_submit(op);
+        assert_true(store_settle(world, 120000) && op->batch.status == YB_OK);
+        assert_true(pin_all(world) == made);
     }
     store_world_destroy(&world);
 }
@@ -975,7 +965,6 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_features__a_block_is_gone_after_its_time_and_its_key_is_free),
         cmocka_unit_test(test_features__only_hard_pins_make_no_space),
-        cmocka_unit_test(test_features__what_was_pinned_makes_room_when_all_is_removed),
         cmocka_unit_test(test_features__soft_pins_go_last_and_make_no_no_space),
         cmocka_unit_test(test_features__blocks_of_a_group_go_together),
         cmocka_unit_test(test_features__a_group_lies_on_one_node_whoever_puts_it),
