@@ -7,9 +7,9 @@
  * not softly pinned goes first, then what was used the longest ago.
  *
  * Nothing waits for eviction: an allocation that finds no room collects what was flushed, then
- * evicts as many victims as it takes, up to YB_NODE_EVICT_STEP of them, and the tick keeps use below
- * the high mark, so that most allocations find room. The cost is that of the victims; keys are never
- * walked.
+ * evicts as many victims as it takes, up to YB_NODE_EVICT_STEP of them, and the tick keeps use
+ * below the high mark, so that most allocations find room. The cost is that of the victims; keys
+ * are never walked.
  */
 #include "base/check.h"
 #include "base/hash.h"
