@@ -5,6 +5,7 @@ connector does: a prompt is cut into blocks of words, each named by the hash of 
     with Engine(directory, seed="0") as a, Engine(directory, seed="1") as b:
         run("check", "engine", a.url, b.url, ...)
 """
+import concurrent.futures
 import hashlib
 import http.server
 import json
@@ -89,5 +90,7 @@ class Engine:
         while self.gets and there < len(keys) and self.command("get", keys[there], "-"):
             there += 1
         self.hits += there
-        for key in keys[there:] if self.puts else []:
-            self.command("put", key, "-", data=key.encode() * (self.value // len(key)))
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for key in keys[there:] if self.puts else []:
+                pool.submit(self.command, "put", key, "-",
+                            data=key.encode() * (self.value // len(key)))
