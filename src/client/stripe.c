@@ -8,9 +8,8 @@
 #include "base/crc32c.h"
 #include "client/core_internal.h"
 
-#define UNDO_NS     (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
-#define TRIES_MAX   5u                /* Of a value that makes and loses its room beside others. */
-#define TRY_REST_NS (20 * YB_NS_PER_MS)
+#define UNDO_NS   (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
+#define TRIES_MAX 5u                /* Of a value that makes and loses its room beside others. */
 
 /* A manifest, little-endian:
  *
@@ -41,7 +40,8 @@ struct job {
     bool resting;                  /* `rest` is armed. */
     struct yb_timer rest;
     bool cancelled;
-    uint32_t at; /* The item of the batch that is worked on. */
+    uint32_t at;       /* The item of the batch that is worked on. */
+    uint64_t began_ns; /* The attempt that is under way. */
     uint32_t tries;
     uint32_t replicas; /* Of a put: the fewest of a part. */
     uint32_t placed;   /* Parts that were put. */
@@ -377,13 +377,12 @@ static void put_parts(struct job *job);
 static bool
 can_never_fit(const struct job *job)
 {
-    const struct yb_client_core *core = job->core;
     uint64_t most = 0;
 
-    for (uint32_t row = 0; row < core->member_count; row++) {
-        most += core->choices[row].capacity;
+    for (uint32_t row = 0; row < job->core->member_count; row++) {
+        most += job->core->choices[row].capacity;
     }
-    return core->member_count > 0 && value_bytes(current(job)) > most;
+    return most > 0 && value_bytes(current(job)) > most;
 }
 
 /* The next attempt, unless there is no time for it. */
@@ -405,7 +404,7 @@ put_again(struct job *job)
 static void
 put_undone(struct job *job)
 {
-    uint64_t rest_ns = TRY_REST_NS << job->tries;
+    uint64_t now_ns = yb_core_now(job->core);
 
     if (job->status == YB_NO_SPACE && can_never_fit(job)) {
         job->status = YB_TOO_LARGE;
@@ -417,8 +416,9 @@ put_undone(struct job *job)
     job->tries++;
     job->next = put_again;
     job->resting = true;
+    now_ns += yb_core_random(job->core) % (((now_ns - job->began_ns) << job->tries) + 1);
     yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
-                yb_core_now(job->core) + yb_core_random(job->core) % rest_ns);
+                now_ns < job->outer->deadline_ns ? now_ns : job->outer->deadline_ns);
 }
 
 /* The value is not published: its parts go. */
@@ -509,6 +509,7 @@ put_parts(struct job *job)
 {
     struct yb_client_item *item = current(job);
 
+    job->began_ns = yb_core_now(job->core);
     job->plan = (struct plan){.total = value_bytes(item)};
     job->plan.part_bytes = yb_stripe_part_bytes(job->plan.total);
     for (uint32_t i = 0; i < sizeof(job->plan.write); i += sizeof(uint64_t)) {
