@@ -4,15 +4,15 @@
 # Usage: tests/connectors/setup.sh FOLDER
 #
 # It is made anew when packages.txt has changed. An environment that is there already, and holds
-# what packages.txt lists, can be named by YUEBING_CONNECTORS_VENV instead; nothing is installed in
+# what packages.txt lists, can be named by CONNECTORS_VENV instead; nothing is installed in
 # it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:?the folder to make it in}
 list=$here/packages.txt
 
-if [ -n "${YUEBING_CONNECTORS_VENV:-}" ]; then
-    echo "$YUEBING_CONNECTORS_VENV"
+if [ -n "${CONNECTORS_VENV:-}" ]; then
+    echo "$CONNECTORS_VENV"
     exit 0
 fi
 venv=$folder/venv
