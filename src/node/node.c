@@ -240,6 +240,7 @@ withdraw_block(struct yb_node *node, const struct yb_block *block)
                  .tier = YB_WIRE_TIER_DRAM,
                  .replicas = block->replicas},
         .tenant = block->tenant,
+        .removal = node->removing,
     };
 
     if (node->registered && yb_publisher_push(node->publisher, &item) != YB_OK) {
@@ -319,8 +320,9 @@ on_answer(void *owner, const struct yb_publisher_item *item,
     struct yb_block *block = block_of_item(node, item);
     bool sole = (answer->flags & YB_WIRE_ANSWER_FLAG_SOLE) != 0;
 
-    if (block == NULL) {
-        return; /* A withdrawal, or gone meanwhile. */
+    if (block == NULL) { /* A withdrawal, or gone meanwhile. */
+        yb_node_removal_heard(node, item->removal);
+        return;
     }
     block->published = 0;
     if (item->wire.mode != YB_WIRE_MODE_INVENTORY) {
@@ -534,9 +536,8 @@ on_registered(void *owner, const struct yb_member_registration *registration)
 }
 
 static void
-on_lost(void *owner)
+end_stream(struct yb_node *node)
 {
-    struct yb_node *node = owner;
     struct yb_publisher_item item;
 
     node->registered = false;
@@ -545,6 +546,15 @@ on_lost(void *owner)
         /* Blocks that wait for grants are found again in the table; withdrawals are said by the
          * next inventory. */
     }
+    yb_node_removals_end(node);
+}
+
+static void
+on_lost(void *owner)
+{
+    struct yb_node *node = owner;
+
+    end_stream(node);
     yb_log_warn(node->options.log, "node", "membership lost", yb_log_u64("slot", node->slot));
 }
 
@@ -902,18 +912,12 @@ yb_node_leave(struct yb_node *node)
 void
 yb_node_stop(struct yb_node *node)
 {
-    struct yb_publisher_item item;
-
     if (node->net == NULL || node->stopping) {
         return;
     }
     node->stopping = true;
-    node->registered = false;
     yb_loop_disarm(yb_net_loop(node->net), &node->tick);
-    yb_publisher_end(node->publisher);
-    while (yb_publisher_take(node->publisher, &item)) {
-        /* Nobody will ask. */
-    }
+    end_stream(node);
     yb_node_put_tick(node, true);
     yb_node_pin_tick(node, true);
     yb_node_watch_tick(node, true);

@@ -135,6 +135,14 @@ struct yb_node_group {
 };
 #define YB_NODE_GROUPS 4096u
 
+/* Blocks were removed, and the answer waits until the directory names none of them any more. */
+struct yb_node_removal {
+    struct yb_request *request; /* NULL: the place is free. */
+    struct yb_wire_remove_unheld_answer answer;
+    uint64_t left; /* Withdrawals that it has not taken. */
+};
+#define YB_NODE_REMOVALS 16u
+
 struct yb_node_watch;
 struct yb_node_loans;
 struct yb_node_copies;
@@ -182,7 +190,9 @@ struct yb_node {
     struct yb_pool *puts;
     struct yb_pool *reads;
     struct yb_node_put *put_list;
-    uint32_t requests;   /* Accepted and not replied, of all kinds that wait. */
+    uint32_t requests; /* Accepted and not replied, of all kinds that wait. */
+    struct yb_node_removal removals[YB_NODE_REMOVALS];
+    uint16_t removing;   /* Whose withdrawals are being made: index + 1; 0: nobody's. */
     uint32_t sweep_at;   /* Next block of the sweep for flushed and expired ones. */
     uint32_t sweep_left; /* Blocks to look at until the last flush is swept. */
     uint8_t *sink;       /* YB_NODE_SINK_BYTES for bytes that nobody wants. */
@@ -429,6 +439,10 @@ void yb_node_copy_handle(void *service, struct yb_request *request);
 
 void yb_node_list_handle(void *service, struct yb_request *request);
 void yb_node_remove_unheld_handle(void *service, struct yb_request *request);
+/* The directory has taken a withdrawal that removal number `removal` made; 0: none did. */
+void yb_node_removal_heard(struct yb_node *node, uint16_t removal);
+/* It takes no more: whoever waits for that is told AGAIN. */
+void yb_node_removals_end(struct yb_node *node);
 void yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out);
 void yb_node_stat_handle(void *service, struct yb_request *request);
 void yb_node_block_stat_handle(void *service, struct yb_request *request);

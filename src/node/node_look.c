@@ -178,41 +178,97 @@ yb_node_list_handle(void *service, struct yb_request *request)
     yb_request_reply(request, YB_OK, node->scratch, (uint32_t)length, NULL, 0);
 }
 
+/* ---- removal of what nobody holds ------------------------------------------------------------ */
+
+static void
+answer_removal(struct yb_node *node, struct yb_node_removal *removal, enum yb_status status)
+{
+    uint8_t out[YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES];
+    struct yb_request *request = removal->request;
+    size_t length = 0;
+
+    if (yb_wire_remove_unheld_answer_encode(&removal->answer, out, sizeof(out), &length) != YB_OK) {
+        YB_ASSERT(false);
+    }
+    removal->request = NULL;
+    yb_node_reply(node, request, status, out, status == YB_OK ? length : 0);
+}
+
+void
+yb_node_removal_heard(struct yb_node *node, uint16_t removal)
+{
+    struct yb_node_removal *waiting;
+
+    if (removal == 0) {
+        return;
+    }
+    waiting = &node->removals[removal - 1];
+    YB_ASSERT(waiting->request != NULL && waiting->left > 0);
+    waiting->left--;
+    if (waiting->left == 0) {
+        answer_removal(node, waiting, YB_OK);
+    }
+}
+
+void
+yb_node_removals_end(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < YB_NODE_REMOVALS; i++) {
+        if (node->removals[i].request != NULL) {
+            answer_removal(node, &node->removals[i], YB_AGAIN);
+        }
+    }
+}
+
+static struct yb_node_removal *
+free_removal(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < YB_NODE_REMOVALS; i++) {
+        if (node->removals[i].request == NULL) {
+            return &node->removals[i];
+        }
+    }
+    return NULL;
+}
+
+/* Who has the answer finds no key named any more, and can put each again. */
 void
 yb_node_remove_unheld_handle(void *service, struct yb_request *request)
 {
     struct yb_node *node = service;
-    uint8_t out[YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES];
-    struct yb_wire_remove_unheld_answer answer = {0};
+    struct yb_node_removal *removal = free_removal(node);
     struct yb_wire_list_question body;
     struct yb_block *block;
     struct match match;
     uint64_t cursor, stop;
-    size_t length = 0;
-    enum yb_status status = begin(node, request, &body, &match);
+    enum yb_status status = removal != NULL ? begin(node, request, &body, &match) : YB_AGAIN;
 
     if (status != YB_OK) {
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
+    node->requests++;
+    *removal = (struct yb_node_removal){.request = request};
+    node->removing = (uint16_t)(removal - node->removals + 1);
     cursor = body.cursor;
     stop = yb_block_span(node->blocks);
     stop = stop < cursor + WALK_STEP ? stop : cursor + WALK_STEP;
     while (yb_publisher_room(node->publisher) > YB_PUBLISHER_MESSAGE_ITEMS &&
            (block = next_match(node, &match, &cursor, stop)) != NULL) {
         if (in_use(node, block)) {
-            answer.skipped++;
+            removal->answer.skipped++;
         } else {
-            answer.removed++;
+            removal->answer.removed++;
+            removal->left++;
             yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
         }
     }
+    node->removing = 0;
     match_fini(&match);
-    answer.cursor = cursor >= yb_block_span(node->blocks) ? 0 : cursor;
-    if (yb_wire_remove_unheld_answer_encode(&answer, out, sizeof(out), &length) != YB_OK) {
-        YB_ASSERT(false);
+    removal->answer.cursor = cursor >= yb_block_span(node->blocks) ? 0 : cursor;
+    if (removal->left == 0) {
+        answer_removal(node, removal, YB_OK);
     }
-    yb_request_reply(request, YB_OK, out, (uint32_t)length, NULL, 0);
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */

@@ -48,7 +48,8 @@ struct yb_publisher;
 struct yb_publisher_item {
     struct yb_wire_publish_item wire;
     uint16_t tenant;
-    uint32_t block; /* Index + 1 in the table of blocks; 0: none. */
+    uint16_t removal; /* Index + 1 of the removal that waits for it; 0: none. */
+    uint32_t block;   /* Index + 1 in the table of blocks; 0: none. */
 };
 
 struct yb_publisher_events {

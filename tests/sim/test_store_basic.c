@@ -46,6 +46,33 @@ test_store__finds_what_was_put_from_everywhere_until_it_is_removed(void **state)
 }
 
 static void
+test_store__has_forgotten_each_key_when_all_is_removed_without_force(void **state)
+{
+    struct store_world *world = begin(1, 2);
+    struct store_op *op;
+
+    (void)state;
+    for (uint32_t key = 0; key < 30; key++) {
+        assert_int_equal(store_put(world, 0, key, key, false), YB_OK);
+    }
+    store_run_ms(world, 1000); /* Nobody reads them any more. */
+    yb_sim_block(world->sim, store_node(world, 0)->host, store_directory(world)->host, true);
+    op = store_op(world, 1, YB_CLIENT_REMOVE_ALL, NULL, 0, 3000);
+    store_submit(op);
+    store_run_ms(world, 100);
+    assert_int_equal(op->done, 0); /* The directory could still name them to others. */
+    store_heal(world);
+    assert_true(store_settle(world, 3000));
+    assert_int_equal(op->batch.status, YB_OK);
+    assert_int_equal(op->batch.total, 30);
+    for (uint32_t key = 0; key < 30; key++) {
+        assert_int_equal(store_exist(world, 0, key), YB_NOT_FOUND);
+        assert_int_equal(store_put(world, 0, key, key + 100, false), YB_OK);
+    }
+    store_world_destroy(&world);
+}
+
+static void
 test_store__replaces_and_shows_only_the_newest_version(void **state)
 {
     struct store_world *world = begin(3, 2);
@@ -156,6 +183,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store__finds_what_was_put_from_everywhere_until_it_is_removed),
+        cmocka_unit_test(test_store__has_forgotten_each_key_when_all_is_removed_without_force),
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),

@@ -34,7 +34,7 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_COPY = 104, /* A mutation, from the directory or an administrator: fetch copies from other nodes and publish them. Body: `copies`. Reply: `copy_answers`. */
     YB_WIRE_NODE_TYPE_FETCH_BLOCK = 105, /* From another node. Body: `fetch_block`. Reply: `fetched_block`; data: the value. */
     YB_WIRE_NODE_TYPE_LIST = 106, /* Body: `list_question`. Reply: `listing`. */
-    YB_WIRE_NODE_TYPE_REMOVE_UNHELD = 107, /* A mutation: drop the tenant's blocks that nobody holds, reads or pins, in steps. Body: `list_question`. Reply: `remove_unheld_answer`. */
+    YB_WIRE_NODE_TYPE_REMOVE_UNHELD = 107, /* A mutation: drop the tenant's blocks that nobody holds, reads or pins, in steps. Body: `list_question`. Reply: `remove_unheld_answer`, once the directory names none of them. */
     YB_WIRE_NODE_TYPE_NODE_STAT = 108, /* No body. Reply: `node_numbers`. */
     YB_WIRE_NODE_TYPE_BLOCK_STAT = 109, /* Body: `get`. Reply: `block_infos`. */
     YB_WIRE_NODE_TYPE_WATCH = 110, /* A reader waits for news of blocks that it read lately and that are gone. No body. Reply: `gone`, when there is some, or nothing before the deadline. */
