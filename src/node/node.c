@@ -408,9 +408,10 @@ static const struct yb_publisher_events publisher_events = {
 /* ---- membership ----------------------------------------------------------------------------- */
 
 static void
-take_tenants(struct yb_node *node, uint64_t version,
-             const struct yb_wire_tenant_state_list *tenants)
+on_tenants(void *owner, uint64_t version, const struct yb_wire_tenant_state_list *tenants)
 {
+    struct yb_node *node = owner;
+
     for (uint32_t i = 0; i < tenants->count; i++) {
         struct yb_wire_tenant_state state;
         char name[65] = {0};
@@ -429,12 +430,6 @@ take_tenants(struct yb_node *node, uint64_t version,
     }
     node->flush_version = version;
     atomic_store(&yb_member_vitals(node->member)->flush_version, version);
-}
-
-static void
-on_tenants(void *owner, uint64_t version, const struct yb_wire_tenant_state_list *tenants)
-{
-    take_tenants(owner, version, tenants);
 }
 
 /* What is granted may not be named any more: a dead life's blocks never come back (RULES A5). */
@@ -525,7 +520,7 @@ on_registered(void *owner, const struct yb_member_registration *registration)
     node->slot = registration->slot;
     node->want_keys = registration->want_keys;
     node->slot_state = YB_WIRE_SLOT_STATE_SERVING;
-    take_tenants(node, registration->flush_version, &registration->tenants);
+    on_tenants(node, registration->flush_version, &registration->tenants);
     node->registered = true;
     yb_publisher_begin(node->publisher, &stream);
     republish(node, died);
