@@ -20,8 +20,8 @@ def flip(pid, mark, at):
     try:
         with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
             for begin, end in ranges:
-                if end - begin < 8 * MIB:
-                    continue
+                if not 8 * MIB <= end - begin <= 4096 * MIB:
+                    continue  # No pool; what a sanitizer maps are terabytes.
                 position = begin
                 while position < end:
                     memory.seek(position)
