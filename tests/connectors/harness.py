@@ -107,11 +107,11 @@ class Child:
 
 class Harness:
     def __init__(self, package, master, standin, build, only):
-        self.package = package
-        self.master_program = master
-        self.standin = standin
+        self.package = os.path.abspath(package)
+        self.master_program = os.path.abspath(master)
+        self.standin = standin and os.path.abspath(standin)
         self.only = only
-        self.logs = os.path.join(build, "logs")
+        self.logs = os.path.join(os.path.abspath(build), "logs")
         os.makedirs(self.logs, exist_ok=True)
         self.passed = 0
         self.failed = []
