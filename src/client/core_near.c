@@ -387,25 +387,30 @@ yb_core_engine_done(struct yb_transfer *engine, yb_transfer_batch batch, void *o
 }
 
 /* The engine's way has failed, and is quiet: the same node by frames, or for device memory the next
- * one. */
+ * one; the same one later, if it only lends no more at once. */
 static void
 another_way(struct yb_core_io *io, uint32_t index, enum yb_status why)
 {
     struct yb_core_work *work = io->work;
     struct yb_core_item *item = &work->items[index];
+    bool waits = yb_core_is_device(work, index) && why == YB_LEASED;
 
     work->core->counters.retries++;
-    if (yb_core_is_device(work, index) || item->frames || work->over) {
+    if ((yb_core_is_device(work, index) && !waits) || item->frames || work->over) {
         yb_core_get_elsewhere(work, index, why);
         return;
     }
-    item->frames = true;
     item->last = why;
     for (uint32_t i = 0; i < item->slot_count; i++) {
         if (item->slots[i] == io->slot) {
             item->tried &= (uint8_t) ~(1u << i);
         }
     }
+    if (waits) { /* Until what is lent to us comes back. */
+        yb_core_rest(work, index);
+        return;
+    }
+    item->frames = true;
     yb_core_push(work, &work->ready, index, YB_CORE_READY);
 }
 

@@ -167,8 +167,10 @@ lend(struct yb_node *node, struct yb_block *block, const struct yb_request *requ
     uint64_t bytes_max = node->options.pool_bytes / 1000 * node->options.pinned_permille;
     struct loan *loan;
 
-    if (borrower == NONE || loans->borrowers[borrower].bytes + block->size > bytes_max ||
-        (loans->free == NONE && loans->span == LOANS_MAX)) {
+    /* One block that is read through a short pin is lent whatever its size: LEASED means later. */
+    if (borrower == NONE || (loans->free == NONE && loans->span == LOANS_MAX) ||
+        (loans->borrowers[borrower].bytes + block->size > bytes_max &&
+         (until_ns == YB_NEVER || loans->borrowers[borrower].bytes > 0))) {
         return YB_LEASED;
     }
     if (until_ns == YB_NEVER && !watch(node, &loans->borrowers[borrower])) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Goal: clients and nodes of one host move blocks through the transfer engine, with the outcomes
- * and the bytes that frames have, whatever goes wrong; and device memory goes no other way.
+ * and the bytes that frames have, whatever goes wrong. (Device memory: test_store_device.c.)
  * Method: a directory, nodes and clients on real sockets, in this process and in others, which are
  * this program with another first argument. The client's counters tell which way bytes went.
  */
@@ -866,100 +866,6 @@ test_store_local__a_node_of_another_process_serves_and_dies_without_a_wrong_byte
     yb_client_close(&client);
 }
 
-/* ---- devices --------------------------------------------------------------------------------- */
-
-static void
-move_device(struct ground *ground, const struct yb_client_options *options)
-{
-    struct yb_client *client = ground_client(ground, options);
-    struct buffer from;
-    struct buffer to;
-    struct yb_client_item item = {.key = "device", .key_bytes = 6, .iov_count = 2};
-    struct iovec iov[2];
-
-    buffer_init(&from, &board, place_first, 3 * MIB);
-    buffer_init(&to, &board, place_second, 3 * MIB);
-    buffer_fill(&from, 0, 3 * MIB, 21);
-    item.iov = iov;
-    iov[0] = (struct iovec){from.bytes, MIB};
-    iov[1] = (struct iovec){from.bytes + MIB, 2 * MIB};
-    assert_int_equal(yb_client_put(client, &item, 1, NULL), YB_OK);
-    assert_int_equal(item.status, YB_OK);
-    iov[0].iov_base = to.bytes;
-    iov[1].iov_base = to.bytes + MIB;
-    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
-    assert_int_equal(item.status, YB_OK);
-    assert_int_equal(item.bytes, 3 * MIB);
-    buffer_expect(&to, 0, 3 * MIB, 21);
-    item.ranged = true; /* A small one too: frames cannot touch it. */
-    item.offset = 5;
-    item.iov_count = 1;
-    iov[0].iov_len = 100;
-    buffer_clear(&to);
-    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
-    assert_int_equal(item.status, YB_OK);
-    assert_int_equal(item.bytes, 100);
-    buffer_expect_clear(&to, 100, 3 * MIB - 100);
-    assert_int_equal(remove_one(client, "device"), YB_OK);
-    buffer_fini(&from);
-    buffer_fini(&to);
-    yb_client_close(&client);
-}
-
-static void
-test_store_local__device_memory_goes_through_the_engine_whatever_the_way(void **state)
-{
-    const struct yb_client_options no_shared_memory = {.no_shared_memory = true};
-    struct ground *ground = near_ground(YB_TRANSFER_PATH_ALL, 0);
-
-    (void)state;
-    move_device(ground, NULL);
-    move_device(ground, &no_shared_memory);
-    ground_destroy(&ground);
-    ground = near_ground(YB_TRANSFER_PATH_TCP, 0);
-    move_device(ground, NULL);
-    ground_destroy(&ground);
-}
-
-static void
-test_store_local__device_memory_and_a_node_without_an_engine_do_not_meet(void **state)
-{
-    struct ground *ground = near_ground(0, 0);
-    struct yb_client *client = ground_client(ground, NULL);
-    struct value value = value_make(MIB, 1);
-    struct buffer buffer;
-    struct iovec iov;
-    struct yb_client_item item = {.key = "device", .key_bytes = 6, .iov = &iov, .iov_count = 1};
-
-    (void)state;
-    buffer_init(&buffer, &board, place_first, MIB);
-    iov = (struct iovec){buffer.bytes, MIB};
-    assert_int_equal(yb_client_put(client, &item, 1, NULL), YB_OK);
-    assert_int_equal(item.status, YB_UNSUPPORTED);
-    assert_int_equal(put_one(client, "device", &value), YB_OK);
-    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
-    assert_int_equal(item.status, YB_UNSUPPORTED);
-    buffer_fini(&buffer);
-    value_free(&value);
-    yb_client_close(&client);
-    ground_destroy(&ground);
-}
-
-static int
-with_device(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_store_local__device_memory_goes_through_the_engine_whatever_the_way),
-        cmocka_unit_test(test_store_local__device_memory_and_a_node_without_an_engine_do_not_meet),
-    };
-    int failures;
-
-    board_init(&board);
-    failures = cmocka_run_group_tests(tests, NULL, NULL);
-    board_fini(&board);
-    return failures;
-}
-
 int
 main(int argc, char **argv)
 {
@@ -989,9 +895,6 @@ main(int argc, char **argv)
     }
     if (argc > 2 && strcmp(argv[1], "borrower") == 0) {
         return be_borrower(argv[2]);
-    }
-    if (argc > 1 && strcmp(argv[1], "device") == 0) {
-        return with_device();
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
