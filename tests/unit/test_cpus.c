@@ -60,7 +60,7 @@ keep_all(const cpu_set_t *set)
 
     assert_non_null(tasks);
     while ((task = readdir(tasks)) != NULL) {
-        int id = atoi(task->d_name);
+        int id = (int)strtol(task->d_name, NULL, 10);
 
         if (id > 0) {
             assert_int_equal(sched_setaffinity(id, sizeof(*set), set), 0);
