@@ -15,9 +15,10 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* What is looked at together: so many pieces, over not more than so many times their bytes. */
-#define READY_PIECES_MIN 4u
-#define READY_SPARSE_MAX 8u
+/* What is looked at together: so many pieces, if what lies between them is not more pages than the
+ * calls that this saves would cost. */
+#define READY_PIECES_MIN     4u
+#define READY_PAGES_PER_CALL 6u
 
 /* Let the kernel copy: slower, but it survives what it cannot write. */
 static enum yb_status
@@ -101,10 +102,13 @@ populate(uintptr_t first, uintptr_t last)
     return first >= last || madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0;
 }
 
-void
-yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
+/* Have the kernel look at where a slice goes, unless its pieces lie far apart or one of them cannot
+ * be written: then each is judged by itself. */
+static void
+make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
 {
     uintptr_t page = (uintptr_t)getpagesize() - 1;
+    uint64_t worth = slice->bytes + slice->count * READY_PAGES_PER_CALL * (uint64_t)(page + 1);
     uintptr_t first = UINTPTR_MAX;
     uintptr_t last = 0;
     bool ok;
@@ -126,7 +130,7 @@ yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
             .last = first,
         };
     }
-    if (slice->count < READY_PIECES_MIN || (last - first) / READY_SPARSE_MAX > slice->bytes) {
+    if (slice->count < READY_PIECES_MIN || last - first > worth) {
         return;
     }
     ok = populate(first, ready->first) && populate(ready->last, last);
@@ -137,11 +141,20 @@ yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
 }
 
 static bool
-is_ready(const struct yb_shm_ready *ready, const void *to, uint64_t length)
+is_ready(struct yb_shm_hold *hold, const void *to, uint64_t length)
 {
+    const struct yb_shm_ready *ready = hold->ready;
     uintptr_t at = (uintptr_t)to;
 
-    return ready != NULL && at >= ready->first && at <= ready->last && length <= ready->last - at;
+    if (ready == NULL) {
+        return false;
+    }
+    if (hold->slice != NULL) { /* The first that needs it; what is sure, or left to the kernel,
+                                * needs no look. */
+        make_ready(hold->ready, hold->slice);
+        hold->slice = NULL;
+    }
+    return at >= ready->first && at <= ready->last && length <= ready->last - at;
 }
 
 void
@@ -152,6 +165,7 @@ yb_shm_hold_init(struct yb_shm_hold *hold, struct yb_shm_session *session, bool 
     hold->own.id = 0;
     hold->streams = streams;
     hold->ready = NULL;
+    hold->slice = NULL;
     hold->piece_count = 0;
 }
 
@@ -188,7 +202,7 @@ yb_shm_hold_copy(struct yb_shm_hold *hold, uint64_t address, uint64_t length, vo
         length > mapped->length - (address - mapped->base)) {
         return YB_INVALID;
     }
-    if (is_ready(hold->ready, to, length) || is_sure(hold, to, length)) {
+    if (is_sure(hold, to, length) || is_ready(hold, to, length)) {
         copy_plainly(hold, to, mapped->bytes + (address - mapped->base), length);
         return YB_OK;
     }

@@ -34,10 +34,6 @@ struct yb_shm_ready {
     uintptr_t last;
 };
 
-/* Have the kernel look at where a slice goes, unless its pieces lie far apart or one of them cannot
- * be written: then each is judged by itself. */
-void yb_shm_make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice);
-
 /* The mapping that is pinned now: neighbours are mostly of the same region. What is to be copied
  * out of it is collected, and copied as one before it is let go. */
 struct yb_shm_hold {
@@ -45,10 +41,11 @@ struct yb_shm_hold {
     uint64_t region; /* 0: none. */
     enum yb_shm_loan loan;
     struct yb_shm_mapped mapped;
-    struct yb_region_info own;        /* Our region that was written last; id 0: none. */
-    bool streams;                     /* All that is to be copied is large. */
-    const struct yb_shm_ready *ready; /* NULL: nothing is. */
-    uint32_t piece_count;             /* Judged and found good, not yet copied. */
+    struct yb_region_info own;    /* Our region that was written last; id 0: none. */
+    bool streams;                 /* All that is to be copied is large. */
+    struct yb_shm_ready *ready;   /* NULL: nothing is. */
+    const struct yb_slice *slice; /* To be looked at into `ready`, if need be; NULL: it was. */
+    uint32_t piece_count;         /* Judged and found good, not yet copied. */
     struct yb_copy_piece pieces[YB_WIRE_PULLS_MAX];
 };
 

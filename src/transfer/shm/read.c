@@ -59,8 +59,8 @@ copy_all(struct yb_shm_flight *flight)
 
     gather.count = 0;
     yb_shm_hold_init(&hold, session, slice->bytes >= YB_COPY_STREAM_BYTES);
-    yb_shm_make_ready(&flight->path->ready, slice);
     hold.ready = &flight->path->ready;
+    hold.slice = slice;
     for (uint32_t i = 0; i < slice->count && status == YB_OK; i++) {
         const struct yb_shm_place *place = &flight->places[i];
 
