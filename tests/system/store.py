@@ -27,6 +27,21 @@ def spread(runs):
     return [value for value, count in runs for _ in range(count)]
 
 
+def stop_process(pid):
+    """Stop it, and return when all its threads stand: the signal alone does not wait for them."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stands(task):
+        try:
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+        except FileNotFoundError:
+            return True  # That thread has ended.
+
+    until(lambda: all(stands(task) for task in os.listdir(f"/proc/{pid}/task")), "it stands still")
+
+
+
 class Answer(dict):
     """One line of a driver."""
 
@@ -188,7 +203,7 @@ class Client:
         self.close_pipes()
 
     def stop(self):
-        os.kill(self.pid, signal.SIGSTOP)
+        stop_process(self.pid)
 
     def go_on(self):
         os.kill(self.pid, signal.SIGCONT)
@@ -214,7 +229,7 @@ class Role(Serve):
 
     def pause(self):
         self.stopped = True
-        os.kill(self.pid, signal.SIGSTOP)
+        stop_process(self.pid)
 
     def go_on(self):
         self.stopped = False

@@ -213,8 +213,9 @@ walk_run(const char *backend, bool tls, uint64_t seed, uint32_t steps)
         free(walk->walkers[i].out);
         free(walk->walkers[i].in);
     }
-    assert_true(walk->ok > steps / 40);                /* It is a walk among working calls ... */
-    assert_true(walk->ended > walk->ok + steps / 100); /* ... and others. */
+    /* It is a walk among working calls, fewer where the kernel takes its time, and others. */
+    assert_true(walk->ok > steps / (walk->duo.sim != NULL ? 40 : 400));
+    assert_true(walk->ended > walk->ok + steps / 100);
     duo_fini(&walk->duo);
     free(walk);
 }
