@@ -2,10 +2,11 @@
  *
  * node_internal.h -- the parts of a node, for its own folder and its tests.
  *
- * Which file: node.c life, tenants, states of blocks; node_put.c and node_pull.c bytes in;
- * node_get.c bytes out; node_pin.c loans; node_order.c what a directory orders; node_copy.c copies
- * from other nodes; node_evict.c what goes; node_watch.c who is told that a block is gone;
- * node_look.c listings and numbers for others; node_show.c the same for this process.
+ * Which file: node.c life and membership; node_block.c tenants, and the states of blocks; node_put.c
+ * and node_pull.c bytes in; node_get.c bytes out; node_pin.c loans; node_order.c what a directory
+ * orders; node_copy.c copies from other nodes; node_evict.c what goes; node_watch.c who is told that
+ * a block is gone; node_look.c listings and numbers for others; node_show.c the same for this
+ * process.
  */
 #ifndef YB_NODE_NODE_INTERNAL_H
 #define YB_NODE_NODE_INTERNAL_H
@@ -238,7 +239,7 @@ yb_node_now(const struct yb_node *node)
 void yb_node_count(struct yb_node *node, enum yb_node_stat stat, uint64_t delta);
 void yb_node_count_status(struct yb_node *node, enum yb_node_stat stat, enum yb_status status);
 
-/* ---- node.c: tenants and blocks ------------------------------------------------------------ */
+/* ---- node_block.c: tenants and blocks -------------------------------------------------------- */
 
 /* Find the tenant, or begin to know it; UINT32_MAX: too many. */
 uint32_t yb_node_tenant(struct yb_node *node, const char *name);
@@ -282,6 +283,12 @@ void yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant,
 /* Take what is told of tenants. Returns how many blocks are gone by it. */
 uint64_t yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush);
 
+/* Collect flushed and expired blocks, some at a time. */
+void yb_node_sweep(struct yb_node *node);
+
+/* Free every block that is left; nobody reads any more. */
+void yb_node_free_blocks(struct yb_node *node);
+
 /* Let heartbeats and metrics know how the node stands (node_show.c). */
 void yb_node_show_vitals(struct yb_node *node);
 
@@ -321,9 +328,6 @@ YB_CHECKED enum yb_status yb_node_record(struct yb_node *node, struct yb_id hash
 
 /* Evict down to the low mark if use is above the high one: some steps at a time. */
 void yb_node_evict_tick(struct yb_node *node);
-
-/* Collect flushed and expired blocks, some at a time. */
-void yb_node_sweep(struct yb_node *node);
 
 /* ---- node_put.c ----------------------------------------------------------------------------- */
 
