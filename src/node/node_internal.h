@@ -2,11 +2,11 @@
  *
  * node_internal.h -- the parts of a node, for its own folder and its tests.
  *
- * Which file: node.c life and membership; node_block.c tenants, and the states of blocks; node_put.c
- * and node_pull.c bytes in; node_get.c bytes out; node_pin.c loans; node_order.c what a directory
- * orders; node_copy.c copies from other nodes; node_evict.c what goes; node_watch.c who is told that
- * a block is gone; node_look.c listings and numbers for others; node_show.c the same for this
- * process.
+ * Which file: node.c life and membership; node_block.c tenants, and the states of blocks;
+ * node_put.c and node_pull.c bytes in; node_get.c bytes out; node_pin.c loans; node_order.c what a
+ * directory orders; node_copy.c copies from other nodes; node_evict.c what goes; node_watch.c who
+ * is told that a block is gone; node_look.c listings and numbers for others; node_show.c the same
+ * for this process.
  */
 #ifndef YB_NODE_NODE_INTERNAL_H
 #define YB_NODE_NODE_INTERNAL_H
