@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One prompt to an OpenAI-compatible server, and when the first text of its answer came. libcurl is
- * loaded when a server is asked for the first time: nothing else of the program needs it.
+ * One prompt to an OpenAI-compatible server, and when the first text of its answer came.
  */
-#include <dlfcn.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,37 +9,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/check.h"
+#include "net/curl.h"
 
-#define CURL_LIBRARY "libcurl.so.4"
-#define CONNECT_MS   5000L
-#define LINE_MAX_    (1u << 20) /* One event. */
-#define TEXT_MAX     (4u << 20) /* A whole answer. */
-#define URL_BYTES    2048u
-
-/* Numbers of libcurl's stable interface, whose headers are not needed to build us. */
-#define OPTION_WRITE_DATA  10001
-#define OPTION_URL         10002
-#define OPTION_POST_FIELDS 10015
-#define OPTION_HEADERS     10023
-#define OPTION_NO_PROXY    10177
-#define OPTION_POST_SIZE   60
-#define OPTION_NO_SIGNAL   99
-#define OPTION_TIMEOUT_MS  155
-#define OPTION_CONNECT_MS  156
-#define OPTION_WRITE       20011
-#define INFO_RESPONSE      0x200002
-
-struct curl {
-    void *library;
-    void *(*init)(void);
-    int (*setopt)(void *handle, int option, ...);
-    int (*perform)(void *handle);
-    int (*getinfo)(void *handle, int info, ...);
-    void (*cleanup)(void *handle);
-    const char *(*strerror)(int code);
-    void *(*append)(void *list, const char *line);
-    void (*free_list)(void *list);
-};
+#define CONNECT_NS (5 * YB_NS_PER_S)
+#define LINE_MAX_  (1u << 20) /* One event. */
+#define TEXT_MAX   (4u << 20) /* A whole answer. */
+#define URL_BYTES  2048u
 
 /* What comes in: kept whole, or read event by event. */
 struct reading {
@@ -51,40 +24,6 @@ struct reading {
     size_t length;
     bool too_long;
 };
-
-/* ---- the library ---------------------------------------------------------------------------- */
-
-static bool
-load(struct curl *curl, char error_out[YB_CHECK_ERROR_BYTES])
-{
-    const struct {
-        const char *name;
-        void *to;
-    } symbols[] = {
-        {"curl_easy_init", &curl->init},       {"curl_easy_setopt", &curl->setopt},
-        {"curl_easy_perform", &curl->perform}, {"curl_easy_getinfo", &curl->getinfo},
-        {"curl_easy_cleanup", &curl->cleanup}, {"curl_easy_strerror", &curl->strerror},
-        {"curl_slist_append", &curl->append},  {"curl_slist_free_all", &curl->free_list},
-    };
-
-    curl->library = dlopen(CURL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; curl->library != NULL && i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-        void *symbol = dlsym(curl->library, symbols[i].name);
-
-        if (symbol == NULL) {
-            (void)dlclose(curl->library);
-            curl->library = NULL;
-        } else {
-            memcpy(symbols[i].to, &symbol, sizeof(symbol));
-        }
-    }
-    if (curl->library == NULL) {
-        snprintf(error_out, YB_CHECK_ERROR_BYTES,
-                 "servers are asked with libcurl, and " CURL_LIBRARY
-                 " is not here; install it (Debian: libcurl4)");
-    }
-    return curl->library != NULL;
-}
 
 /* ---- what comes in -------------------------------------------------------------------------- */
 
@@ -155,56 +94,50 @@ take_line(struct reading *reading)
     }
 }
 
-static size_t
-on_bytes(char *bytes, size_t size, size_t count, void *context)
+static bool
+take(void *context, const void *bytes, size_t length)
 {
     struct reading *reading = context;
-    size_t length = size * count;
 
     for (size_t i = 0; i < length; i++) {
-        if (reading->answer != NULL && bytes[i] == '\n') {
+        char byte = ((const char *)bytes)[i];
+
+        if (reading->answer != NULL && byte == '\n') {
             take_line(reading);
             reading->length = 0;
         } else if (reading->length == LINE_MAX_) {
             reading->too_long = true;
         } else {
-            reading->line[reading->length++] = bytes[i];
+            reading->line[reading->length++] = byte;
         }
     }
-    return reading->too_long ? 0 : length; /* 0 ends it. */
+    return !reading->too_long;
 }
 
 /* ---- one request ---------------------------------------------------------------------------- */
 
-static int
-prepare(const struct curl *curl, void *handle, const struct yb_check_server *server, void *headers,
-        const char *body)
-{
-    int result = curl->setopt(handle, OPTION_NO_SIGNAL, 1L);
-
-    result |= curl->setopt(handle, OPTION_CONNECT_MS, CONNECT_MS);
-    result |= curl->setopt(handle, OPTION_TIMEOUT_MS, (long)(server->timeout_ns / YB_NS_PER_MS));
-    result |= curl->setopt(handle, OPTION_NO_PROXY, "*");
-    result |= curl->setopt(handle, OPTION_HEADERS, headers);
-    result |= curl->setopt(handle, OPTION_WRITE, on_bytes);
-    if (body != NULL) {
-        result |= curl->setopt(handle, OPTION_POST_SIZE, (long)strlen(body));
-        result |= curl->setopt(handle, OPTION_POST_FIELDS, body);
-    }
-    return result;
-}
-
-/* `url` is what is asked for beneath the server's own. */
+/* What is asked for is `path` beneath the server's own URL. */
 static bool
-perform(const struct curl *curl, const struct yb_check_server *server, const char *path,
+perform(struct yb_curl *curl, const struct yb_check_server *server, const char *path,
         const char *body, struct reading *reading, char error_out[YB_CHECK_ERROR_BYTES])
 {
     size_t length = strlen(server->url);
-    char url[URL_BYTES], authorization[URL_BYTES];
-    void *headers = curl->append(NULL, "Content-Type: application/json");
-    void *handle = curl->init();
-    long code = 0;
-    int result = 2; /* It could not be prepared. */
+    char url[URL_BYTES], authorization[URL_BYTES], error[YB_CURL_ERROR_BYTES];
+    const char *headers[] = {"Content-Type: application/json", authorization};
+    struct yb_curl_request request = {
+        .method = body != NULL ? "POST" : "GET",
+        .url = url,
+        .headers = headers,
+        .header_count = server->api_key != NULL ? 2 : 1,
+        .body = body,
+        .body_bytes = body != NULL ? strlen(body) : 0,
+        .connect_ns = CONNECT_NS,
+        .timeout_ns = server->timeout_ns,
+        .take = take,
+        .context = reading,
+    };
+    enum yb_status status;
+    long code;
 
     while (length > 0 && server->url[length - 1] == '/') {
         length--;
@@ -213,39 +146,28 @@ perform(const struct curl *curl, const struct yb_check_server *server, const cha
         length -= 3;
     }
     snprintf(url, sizeof(url), "%.*s%s", (int)length, server->url, path);
-    if (server->api_key != NULL) {
-        snprintf(authorization, sizeof(authorization), "Authorization: Bearer %s", server->api_key);
-        headers = curl->append(headers, authorization);
+    snprintf(authorization, sizeof(authorization), "Authorization: Bearer %s",
+             server->api_key != NULL ? server->api_key : "");
+    reading->begun_ns = yb_clock_now(yb_clock_system());
+    status = yb_curl_ask(curl, &request, &code, error);
+    if (reading->answer != NULL && reading->length > 0) {
+        take_line(reading); /* The last line of a refusal has no end. */
     }
-    if (handle != NULL) {
-        result = prepare(curl, handle, server, headers, body);
-        result |= curl->setopt(handle, OPTION_URL, url);
-        result |= curl->setopt(handle, OPTION_WRITE_DATA, reading);
-        reading->begun_ns = yb_clock_now(yb_clock_system());
-        result = result == 0 ? curl->perform(handle) : result;
-        (void)curl->getinfo(handle, INFO_RESPONSE, &code);
-        if (reading->answer != NULL && reading->length > 0) {
-            take_line(reading); /* The last line of a refusal has no end. */
-        }
-        curl->cleanup(handle);
-    }
-    curl->free_list(headers);
-    if (result != 0 || (code != 200 && error_out[0] == '\0')) {
-        snprintf(error_out, YB_CHECK_ERROR_BYTES, "%.300s: %s (HTTP status %ld)", url,
+    if (status != YB_OK || (code != 200 && error_out[0] == '\0')) {
+        snprintf(error_out, YB_CHECK_ERROR_BYTES, "%.300s: %.120s (HTTP status %ld)", url,
                  reading->too_long ? "the answer is too long"
-                 : result != 0     ? curl->strerror(result)
+                 : status != YB_OK ? error
                                    : "it refused",
                  code);
     }
     return error_out[0] == '\0';
 }
 
-/* Load what is needed, ask, and let go of it again. */
 static bool
 request(const struct yb_check_server *server, const char *path, const char *body,
         struct reading *reading, char error_out[YB_CHECK_ERROR_BYTES])
 {
-    struct curl curl = {0};
+    struct yb_curl *curl = NULL;
     bool done;
 
     reading->line = malloc(LINE_MAX_ + 1);
@@ -253,11 +175,9 @@ request(const struct yb_check_server *server, const char *path, const char *body
         snprintf(error_out, YB_CHECK_ERROR_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
         return false;
     }
-    if (!load(&curl, error_out)) {
-        return false;
-    }
-    done = perform(&curl, server, path, body, reading, error_out);
-    (void)dlclose(curl.library);
+    done = yb_curl_create(&curl, error_out) == YB_OK &&
+           perform(curl, server, path, body, reading, error_out);
+    yb_curl_destroy(&curl);
     return done;
 }
 

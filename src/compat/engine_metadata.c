@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Names that a metadata server of the known system resolves: one JSON value for each engine, kept
- * under `<server>?key=mooncake/[<cluster>/]rpc_meta/<name>`. libcurl is loaded when such a server
- * is asked for the first time; whoever uses P2PHANDSHAKE, or names with a port, needs none.
+ * under `<server>?key=mooncake/[<cluster>/]rpc_meta/<name>`. Whoever uses P2PHANDSHAKE, or
+ * names with a port, asks nobody.
  */
-#include <dlfcn.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,141 +11,46 @@
 
 #include "base/check.h"
 #include "compat/engine_internal.h"
+#include "net/curl.h"
 
 #define ANSWER_MAX (64u * 1024u)
-#define CONNECT_MS 2000L
-#define TOTAL_MS   5000L
-
-/* Numbers of libcurl's stable interface, whose headers are not needed to build us. */
-#define CURL_LIBRARY       "libcurl.so.4"
-#define OPTION_WRITE_DATA  10001
-#define OPTION_URL         10002
-#define OPTION_POST_FIELDS 10015
-#define OPTION_HEADERS     10023
-#define OPTION_METHOD      10036
-#define OPTION_NO_PROXY    10177
-#define OPTION_POST_SIZE   60
-#define OPTION_NO_SIGNAL   99
-#define OPTION_TIMEOUT_MS  155
-#define OPTION_CONNECT_MS  156
-#define OPTION_WRITE       20011
-#define INFO_RESPONSE      0x200002
-
-struct curl {
-    void *library;
-    void *(*init)(void);
-    int (*setopt)(void *handle, int option, ...);
-    int (*perform)(void *handle);
-    int (*getinfo)(void *handle, int info, ...);
-    void (*cleanup)(void *handle);
-    char *(*escape)(void *handle, const char *text, int length);
-    void (*free)(void *text);
-    void *(*append)(void *list, const char *line);
-    void (*free_list)(void *list);
-};
+#define CONNECT_NS (2 * YB_NS_PER_S)
+#define TOTAL_NS   (5 * YB_NS_PER_S)
+#define URL_BYTES  2048u
 
 struct answer {
     char text[ANSWER_MAX + 1];
     size_t length;
-    bool too_long;
     long code;
 };
-
-/* ---- the library ----------------------------------------------------------------------------- */
-
-static bool
-load(struct curl *curl)
-{
-    const struct {
-        const char *name;
-        void *to;
-    } symbols[] = {
-        {"curl_easy_init", &curl->init},
-        {"curl_easy_setopt", &curl->setopt},
-        {"curl_easy_perform", &curl->perform},
-        {"curl_easy_getinfo", &curl->getinfo},
-        {"curl_easy_cleanup", &curl->cleanup},
-        {"curl_easy_escape", &curl->escape},
-        {"curl_free", &curl->free},
-        {"curl_slist_append", &curl->append},
-        {"curl_slist_free_all", &curl->free_list},
-    };
-
-    curl->library = dlopen(CURL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; curl->library != NULL && i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-        void *symbol = dlsym(curl->library, symbols[i].name);
-
-        if (symbol == NULL) {
-            (void)dlclose(curl->library);
-            curl->library = NULL;
-        } else {
-            memcpy(symbols[i].to, &symbol, sizeof(symbol));
-        }
-    }
-    return curl->library != NULL;
-}
-
-static size_t
-on_bytes(char *bytes, size_t size, size_t count, void *context)
-{
-    struct answer *answer = context;
-    size_t length = size * count;
-
-    if (length > ANSWER_MAX - answer->length) {
-        answer->too_long = true;
-        return 0; /* Which ends it. */
-    }
-    memcpy(answer->text + answer->length, bytes, length);
-    answer->length += length;
-    answer->text[answer->length] = '\0';
-    return length;
-}
 
 /* ---- one request ----------------------------------------------------------------------------- */
 
 static bool
-make_url(const struct curl *curl, void *handle, const struct yb_compat_engine *engine,
-         const char *name, char url_out[2048])
+take(void *context, const void *bytes, size_t length)
+{
+    struct answer *answer = context;
+
+    if (length > ANSWER_MAX - answer->length) {
+        return false;
+    }
+    memcpy(answer->text + answer->length, bytes, length);
+    answer->length += length;
+    answer->text[answer->length] = '\0';
+    return true;
+}
+
+static bool
+make_url(const struct yb_compat_engine *engine, const char *name, char url_out[URL_BYTES])
 {
     char key[1024];
-    char *escaped;
     int length;
 
     (void)snprintf(key, sizeof(key), "mooncake/%s%srpc_meta/%s", engine->cluster,
                    engine->cluster[0] != '\0' ? "/" : "", name);
-    escaped = curl->escape(handle, key, 0);
-    if (escaped == NULL) {
-        return false;
-    }
-    length = snprintf(url_out, 2048, "%s?key=%s", engine->server, escaped);
-    curl->free(escaped);
-    return length > 0 && length < 2048;
-}
-
-static bool
-perform(const struct curl *curl, void *handle, const char *method, const char *body,
-        struct answer *answer)
-{
-    void *headers = curl->append(NULL, "Content-Type: application/json");
-    int result = curl->setopt(handle, OPTION_NO_SIGNAL, 1L);
-
-    result |= curl->setopt(handle, OPTION_CONNECT_MS, CONNECT_MS);
-    result |= curl->setopt(handle, OPTION_TIMEOUT_MS, TOTAL_MS);
-    result |= curl->setopt(handle, OPTION_NO_PROXY, "*");
-    result |= curl->setopt(handle, OPTION_HEADERS, headers);
-    result |= curl->setopt(handle, OPTION_METHOD, method);
-    if (body != NULL) {
-        result |= curl->setopt(handle, OPTION_POST_SIZE, (long)strlen(body));
-        result |= curl->setopt(handle, OPTION_POST_FIELDS, body);
-    }
-    result |= curl->setopt(handle, OPTION_WRITE, on_bytes);
-    result |= curl->setopt(handle, OPTION_WRITE_DATA, answer);
-    result = result == 0 ? curl->perform(handle) : result;
-    if (result == 0) {
-        result = curl->getinfo(handle, INFO_RESPONSE, &answer->code);
-    }
-    curl->free_list(headers);
-    return result == 0;
+    length = snprintf(url_out, URL_BYTES, "%s?key=", engine->server);
+    return length > 0 && (size_t)length < URL_BYTES &&
+           yb_curl_escape(key, false, url_out + length, URL_BYTES - (size_t)length) == YB_OK;
 }
 
 /* Ask the server about `name`. True: it answered; `answer` says what. */
@@ -154,33 +58,33 @@ static bool
 ask(struct yb_compat_engine *engine, const char *name, const char *method, const char *body,
     struct answer *answer)
 {
-    struct curl curl = {0};
-    char url[2048];
-    void *handle;
-    bool answered = false;
+    static const char *const headers[] = {"Content-Type: application/json"};
+    char url[URL_BYTES];
+    char error[YB_CURL_ERROR_BYTES] = "its URL is too long";
+    struct yb_curl_request request = {
+        .method = method,
+        .url = url,
+        .headers = headers,
+        .header_count = 1,
+        .body = body,
+        .body_bytes = body != NULL ? strlen(body) : 0,
+        .connect_ns = CONNECT_NS,
+        .timeout_ns = TOTAL_NS,
+        .take = take,
+        .context = answer,
+    };
+    struct yb_curl *curl = NULL;
+    bool answered;
 
     answer->length = 0;
     answer->text[0] = '\0';
-    answer->too_long = false;
-    answer->code = 0;
-    if (!load(&curl)) {
-        yb_log_warn(engine->log, "engine",
-                    "names of an http:// server need libcurl; install it, or give host:port",
-                    yb_log_str("library", CURL_LIBRARY));
-        return false;
-    }
-    handle = curl.init();
-    if (handle != NULL) {
-        answered = make_url(&curl, handle, engine, name, url) &&
-                   curl.setopt(handle, OPTION_URL, url) == 0 &&
-                   perform(&curl, handle, method, body, answer);
-        curl.cleanup(handle);
-    }
-    (void)dlclose(curl.library);
+    answered = make_url(engine, name, url) && yb_curl_create(&curl, error) == YB_OK &&
+               yb_curl_ask(curl, &request, &answer->code, error) == YB_OK;
+    yb_curl_destroy(&curl);
     if (!answered) {
         yb_log_warn(engine->log, "engine", "the metadata server does not answer",
                     yb_log_str("server", engine->server), yb_log_str("method", method),
-                    yb_log_str("name", name));
+                    yb_log_str("name", name), yb_log_str("error", error));
     }
     return answered;
 }
