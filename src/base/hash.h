@@ -42,6 +42,11 @@ struct yb_hash_bytes {
 struct yb_id yb_hash_key(const uint8_t seed[YB_HASH_SEED_BYTES], struct yb_hash_bytes tenant,
                          struct yb_hash_bytes key);
 
+/* Hash `count` keys, each as yb_hash_key() does, but several at a time where neighbours are of one
+ * length: what engines ask for is. */
+void yb_hash_keys(const uint8_t seed[YB_HASH_SEED_BYTES], struct yb_hash_bytes tenant,
+                  const struct yb_hash_bytes *keys, size_t count, struct yb_id *ids_out);
+
 /* Return a hash for a table of this process. Never put it on the wire or on disk. */
 uint64_t yb_hash_table(uint64_t seed, const void *data, size_t length);
 

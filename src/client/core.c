@@ -221,11 +221,15 @@ hash_keys(struct yb_core_work *work, uint32_t first, uint32_t end)
     const struct yb_client_item *items = work->batch->items;
     struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
     bool reads = work->batch->kind == YB_CLIENT_GET || work->batch->kind == YB_CLIENT_PIN;
+    struct yb_hash_bytes keys[HASH_STEP] = {{NULL, 0}};
+    struct yb_id ids[HASH_STEP];
 
     for (uint32_t i = first; i < end; i++) {
-        struct yb_hash_bytes key = {items[i].key, items[i].key_bytes};
-
-        work->items[i].hash = yb_hash_key(core->seed, tenant, key);
+        keys[i - first] = (struct yb_hash_bytes){items[i].key, items[i].key_bytes};
+    }
+    yb_hash_keys(core->seed, tenant, keys, end - first, ids);
+    for (uint32_t i = first; i < end; i++) {
+        work->items[i].hash = ids[i - first];
         if (reads) {
             yb_hints_prefetch(core->hints, work->items[i].hash);
         }

@@ -99,6 +99,48 @@ test_hash__a_key_hashes_like_siphash_over_length_tenant_and_key(void **state)
     }
 }
 
+static void
+test_hash__keys_in_a_row_hash_as_each_does_alone(void **state)
+{
+    enum { KEYS = 40 };
+    static uint8_t bytes[KEYS][YB_HASH_KEY_BYTES_MAX];
+    static uint8_t owner[YB_HASH_TENANT_BYTES_MAX];
+    uint64_t random = unit_seed("hash");
+    struct yb_hash_bytes keys[KEYS];
+    struct yb_id ids[KEYS];
+    uint8_t seed[16];
+
+    (void)state;
+    for (uint32_t round = 0; round < 2000; round++) {
+        struct yb_hash_bytes tenant = {owner, unit_random(&random) % (sizeof(owner) + 1)};
+        size_t count = unit_random(&random) % (KEYS + 1);
+        size_t length = 1 + unit_random(&random) % YB_HASH_KEY_BYTES_MAX;
+
+        if (round < YB_HASH_KEY_BYTES_MAX) { /* Every length, and so every tail. */
+            length = round + 1;
+        }
+        for (size_t i = 0; i < sizeof(seed); i++) {
+            seed[i] = (uint8_t)unit_random(&random);
+            owner[i] = (uint8_t)unit_random(&random);
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (unit_random(&random) % 8 == 0) {
+                length = 1 + unit_random(&random) % YB_HASH_KEY_BYTES_MAX;
+            }
+            for (size_t j = 0; j < length; j++) {
+                bytes[i][j] = (uint8_t)unit_random(&random);
+            }
+            keys[i] = (struct yb_hash_bytes){bytes[i], length};
+        }
+        yb_hash_keys(seed, tenant, keys, count, ids);
+        for (size_t i = 0; i < count; i++) {
+            struct yb_id want = yb_hash_key(seed, tenant, keys[i]);
+
+            assert_memory_equal(ids[i].bytes, want.bytes, sizeof(want.bytes)); /* H1 */
+        }
+    }
+}
+
 static struct yb_id
 name_of(const char *tenant, const char *key)
 {
@@ -150,6 +192,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hash__the_judge_agrees_with_the_published_siphash_vectors),
         cmocka_unit_test(test_hash__a_key_hashes_like_siphash_over_length_tenant_and_key),
+        cmocka_unit_test(test_hash__keys_in_a_row_hash_as_each_does_alone),
         cmocka_unit_test(test_hash__a_name_is_frozen),
         cmocka_unit_test(test_hash__tenants_cannot_meet_by_moving_the_border),
         cmocka_unit_test(test_hash__table_hashes_are_xxh3_with_the_seed),
