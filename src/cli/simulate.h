@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * simulate.h -- what the kinds of runs of `yuebing simulate` share.
+ *
+ * To add a kind of run: write `int yb_simulate_frob(struct yb_cli *cli)` in
+ * src/cli/simulate_frob.c, declare it here, and give it a line in simulate.c, in the options and
+ * in `runs`.
+ *
+ * Threads   One.
+ * Memory    A trace that is handed out is owned by the caller: yb_trace_destroy().
+ */
+#ifndef YB_CLI_SIMULATE_H
+#define YB_CLI_SIMULATE_H
+
+#include "cli/cli.h"
+#include "sim/trace.h"
+
+/* Options of each command that reads a trace. */
+/* clang-format off */
+#define YB_CLI_TRACE_OPTIONS                                                                       \
+    {"trace-format", "FORMAT", "of the trace: auto, mooncake or bailian (auto)"},                  \
+    {"block-tokens", "N", "tokens of one block of the trace (512; bailian 16)"},                   \
+    {"speed", "X", "let the requests of the trace come X times as fast (1)"},                      \
+    {"burst", NULL, "leave requests that were rounded to one tick at one time; else spread them"}, \
+    {"keys", "KEYS", "content: equal prompts share blocks; request: nothing is shared (content)"}, \
+    {"delay-hit", "SHARE", "let a share of requests come within 1 s of one they share much with"}, \
+    {"seed", "N", "of all that is random (1)"}
+/* clang-format on */
+
+/* Read the options above. Returns false after saying on `err` what is wrong. */
+bool yb_simulate_trace_options(struct yb_cli *cli, struct yb_trace_options *options_out);
+
+/* Read the trace at `path` as the options say. Returns false after saying what is wrong. */
+bool yb_simulate_trace(struct yb_cli *cli, const char *path, struct yb_trace **trace_out);
+
+/* The kinds of runs. Each returns an exit code. */
+int yb_simulate_hit_table(struct yb_cli *cli);
+
+#endif /* YB_CLI_SIMULATE_H */
