@@ -65,9 +65,9 @@ struct yb_tier_record {
     uint64_t expires_unix_ms; /* 0: never. */
     const char *tenant;
     const uint8_t *key; /* The full key. */
-    uint32_t key_bytes;
-    uint16_t flags; /* YB_WIRE_BLOCK_FLAG_ */
-    uint8_t mode;   /* enum yb_wire_mode of its put. */
+    uint32_t key_bytes; /* 0: not known yet (`found` alone). */
+    uint16_t flags;     /* YB_WIRE_BLOCK_FLAG_ */
+    uint8_t mode;       /* enum yb_wire_mode of its put. */
     uint8_t replicas;
 };
 
@@ -107,6 +107,10 @@ struct yb_tier_load {
     uint64_t grant;     /* YB_WIRE_NO_GRANT (0): the highest. */
     const uint8_t *key; /* Compared with the record's: a collision of hashes is NOT_FOUND. */
     uint32_t key_bytes; /* 0: not compared. */
+    const char
+        *tenant; /* With `flush`: where a medium that is still being recovered may be asked for
+                         * what is not known yet; NULL: only what is known. */
+    uint64_t flush;
     uint64_t offset;
     uint64_t length;
     const struct iovec *iov; /* Exactly `length` bytes. */
@@ -153,7 +157,8 @@ struct yb_tier_forecast {
 struct yb_tier_events {
     /* Recovery found a RESIDENT block; returns false if nobody wants it (another grant is newer,
      * its tenant was flushed): the tier then drops it. Before `recovered` ran, what is not found
-     * is not known. The strings are borrowed for the call. */
+     * is not known. A medium whose names say enough is not read for it: the key, group and parent are
+     * then 0, and a load's record has them. The strings are borrowed for the call. */
     bool (*found)(void *owner, const struct yb_tier_record *record);
     void (*recovered)(void *owner, enum yb_status status);
 
