@@ -164,22 +164,70 @@ struct yb_sched_cost {
 
 /* Return how long the prefill of `tokens` takes when `reused` <= tokens of them need not be
  * computed. 0 if all are reused. */
-double yb_sched_prefill_ns(const struct yb_sched_cost *cost, uint64_t tokens, uint64_t reused);
+YB_API double yb_sched_prefill_ns(const struct yb_sched_cost *cost, uint64_t tokens,
+                                  uint64_t reused);
 
 /* Return how long one decode step takes. */
-double yb_sched_step_ns(const struct yb_sched_cost *cost, uint32_t sequences,
-                        uint64_t context_tokens);
+YB_API double yb_sched_step_ns(const struct yb_sched_cost *cost, uint32_t sequences,
+                               uint64_t context_tokens);
 
-/* Fill in the cost of a model of the table on `gpus` devices of one of the table: peak rates times
- * the efficiencies that were measured (docs/scheduling.md), or the measured coefficients
- * themselves where there are such. Fails with NOT_FOUND (no such name; yb_sched_model_name() and
- * yb_sched_gpu_name() list them) or INVALID (0 or more than 4096 gpus). */
-YB_CHECKED enum yb_status yb_sched_cost_of(const char *model, const char *gpu, uint32_t gpus,
-                                           struct yb_sched_cost *cost_out);
+/* What is known of a model, beside which device it runs on. */
+struct yb_sched_model {
+    char name[YB_SCHED_NAME_MAX];
+    uint32_t layers;
+    double kv_bytes;     /* Of one token, all layers. */
+    double token_flops;  /* To compute a token, without attention to others. */
+    double pair_flops;   /* A: attention of n tokens takes A n^2. */
+    double weight_bytes; /* All of them. */
+    double step_bytes;   /* Those that a step reads: of mixtures the active ones. */
+};
 
-/* Return the name of row `index` of the tables; NULL past the end. */
-const char *yb_sched_model_name(uint32_t index);
-const char *yb_sched_gpu_name(uint32_t index);
+struct yb_sched_gpu {
+    char name[YB_SCHED_NAME_MAX];
+    double flops; /* Of one, at its peak. */
+    double memory_bytes_per_s;
+    double memory_bytes;
+    double token_efficiency;  /* What of the peak is reached in token_flops, */
+    double pair_efficiency;   /* in pair_flops, */
+    double memory_efficiency; /* and of the memory's rate. */
+    double host_bytes_per_s;  /* Between the host's memory and one device. */
+};
+
+/* Models and devices that are known by name: a table that comes with the library and what is read
+ * over it. */
+struct yb_sched_catalog;
+
+/* Create a catalog with the built-in table. Fails with NO_MEMORY. */
+YB_API YB_CHECKED enum yb_status yb_sched_catalog_create(struct yb_sched_catalog **catalog_out);
+YB_API void yb_sched_catalog_destroy(struct yb_sched_catalog **catalog);
+
+/* Take rows from the text of an INI file, which docs/scheduling.md describes: sections
+ * [model NAME], [gpu NAME] and [cost MODEL on N GPU]. Rows of a known name change it. Fails with
+ * INVALID, having written to `message_out` where and what is wrong, and what is allowed; the catalog
+ * is then as before. `file_name` is for the message. */
+YB_API YB_CHECKED enum yb_status yb_sched_catalog_read(struct yb_sched_catalog *catalog,
+                                                       const char *file_name, const char *text,
+                                                       char *message_out, size_t message_bytes);
+
+/* Return row `index`; NULL past the end. Borrowed until the next read. */
+YB_API const struct yb_sched_model *yb_sched_catalog_model(const struct yb_sched_catalog *catalog,
+                                                           uint32_t index);
+YB_API const struct yb_sched_gpu *yb_sched_catalog_gpu(const struct yb_sched_catalog *catalog,
+                                                       uint32_t index);
+
+/* Return the row of a name, capitals aside; NULL: there is none. */
+YB_API const struct yb_sched_model *
+yb_sched_catalog_find_model(const struct yb_sched_catalog *catalog, const char *name);
+YB_API const struct yb_sched_gpu *yb_sched_catalog_find_gpu(const struct yb_sched_catalog *catalog,
+                                                            const char *name);
+
+/* Fill in what a model costs on `gpus` devices (1 .. 4096): the measured coefficients where the
+ * catalog has such for these, or else the peak rates times the efficiencies. Fails with NOT_FOUND
+ * or INVALID. */
+YB_API YB_CHECKED enum yb_status yb_sched_catalog_cost(const struct yb_sched_catalog *catalog,
+                                                       const char *model, const char *gpu,
+                                                       uint32_t gpus,
+                                                       struct yb_sched_cost *cost_out);
 
 /* What a prefill was seen to take. */
 struct yb_sched_prefill_sample {
@@ -199,12 +247,12 @@ struct yb_sched_step_sample {
  * squares of the relative error, none below 0. The other fields stay. Fails with INVALID (fewer
  * than 3 samples, one that takes no time or reuses more than there is, or all alike) and leaves
  * *cost alone then. */
-YB_CHECKED enum yb_status yb_sched_fit_prefill(struct yb_sched_cost *cost,
-                                               const struct yb_sched_prefill_sample *samples,
-                                               size_t count);
-YB_CHECKED enum yb_status yb_sched_fit_steps(struct yb_sched_cost *cost,
-                                             const struct yb_sched_step_sample *samples,
-                                             size_t count);
+YB_API YB_CHECKED enum yb_status yb_sched_fit_prefill(struct yb_sched_cost *cost,
+                                                      const struct yb_sched_prefill_sample *samples,
+                                                      size_t count);
+YB_API YB_CHECKED enum yb_status yb_sched_fit_steps(struct yb_sched_cost *cost,
+                                                    const struct yb_sched_step_sample *samples,
+                                                    size_t count);
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
@@ -267,8 +315,8 @@ struct yb_sched_request {
     uint64_t session;     /* Requests that belong together (a conversation, a group); 0: none. */
     uint64_t ttft_slo_ns; /* 0: the scheduler's. */
     uint64_t tpot_slo_ns; /* 0: the scheduler's. */
-    uint32_t not_at;      /* A place that must not be chosen, as it has just failed; NONE. */
-    uint32_t decode_at;   /* A place where decode must be, as it runs already; NONE. */
+    uint32_t not_at; /* A place, plus 1, that must not be chosen, as it has just failed; 0: none. */
+    uint32_t decode_at; /* A place, plus 1, where decode must be, as it runs already; 0: none. */
 };
 
 /* One move. It speaks of blocks `first` .. `first + count - 1` of the request. */
@@ -289,7 +337,7 @@ struct yb_sched_instruction {
 };
 
 struct yb_sched_decision {
-    uint64_t number;  /* Of this conductor's decisions: from 1, one more by each commit. */
+    uint64_t number;  /* 0 until commit; then of this conductor's: 1, 2, 3, ... */
     bool accepted;    /* If not, only `reason`, `number` and the estimates mean something. */
     uint32_t reason;  /* enum yb_sched_reason */
     uint32_t mode;    /* enum yb_sched_mode */
@@ -364,59 +412,59 @@ struct yb_sched_options {
 
 /* Create a scheduler without places. On OK *sched_out is the caller's. Fails with INVALID, having
  * written to `message_out` (may be NULL) which option and what is allowed, or NO_MEMORY. */
-YB_CHECKED enum yb_status yb_sched_create(const struct yb_sched_options *options,
-                                          struct yb_sched **sched_out, char *message_out,
-                                          size_t message_bytes);
-void yb_sched_destroy(struct yb_sched **sched);
+YB_API YB_CHECKED enum yb_status yb_sched_create(const struct yb_sched_options *options,
+                                                 struct yb_sched **sched_out, char *message_out,
+                                                 size_t message_bytes);
+YB_API void yb_sched_destroy(struct yb_sched **sched);
 
 /* Return the name of row `index` of the tables of policies, and what it does; NULL past the end. */
-const char *yb_sched_routing_name(uint32_t index);
-const char *yb_sched_routing_text(uint32_t index);
-const char *yb_sched_admission_name(uint32_t index);
-const char *yb_sched_admission_text(uint32_t index);
+YB_API const char *yb_sched_routing_name(uint32_t index);
+YB_API const char *yb_sched_routing_text(uint32_t index);
+YB_API const char *yb_sched_admission_name(uint32_t index);
+YB_API const char *yb_sched_admission_text(uint32_t index);
 
 /* Create what one thread needs to decide: it fits the scheduler's options. It may serve one
  * scheduler only. Fails with NO_MEMORY. */
-YB_CHECKED enum yb_status yb_sched_scratch_create(const struct yb_sched *sched,
-                                                  struct yb_sched_scratch **scratch_out);
-void yb_sched_scratch_destroy(struct yb_sched_scratch **scratch);
+YB_API YB_CHECKED enum yb_status yb_sched_scratch_create(const struct yb_sched *sched,
+                                                         struct yb_sched_scratch **scratch_out);
+YB_API void yb_sched_scratch_destroy(struct yb_sched_scratch **scratch);
 
 /* Set cost `index`, of those below YB_SCHED_COSTS_MAX. Fails with INVALID: a coefficient is
  * negative or no number, kv_bytes or layers are 0. */
-YB_CHECKED enum yb_status yb_sched_set_cost(struct yb_sched *sched, uint32_t index,
-                                            const struct yb_sched_cost *cost);
+YB_API YB_CHECKED enum yb_status yb_sched_set_cost(struct yb_sched *sched, uint32_t index,
+                                                   const struct yb_sched_cost *cost);
 
 /* Set the links of a rack; without, they are no limit. Fails with INVALID. */
-YB_CHECKED enum yb_status yb_sched_set_rack(struct yb_sched *sched, uint32_t rack,
-                                            const struct yb_sched_link links[YB_SCHED_UPLINKS]);
+YB_API YB_CHECKED enum yb_status
+yb_sched_set_rack(struct yb_sched *sched, uint32_t rack,
+                  const struct yb_sched_link links[YB_SCHED_UPLINKS]);
 
 /* Bring a place, or change one. It is alive from now on, with an empty report; its blocks stay.
  * Fails with INVALID: place, node, rack or cost out of range, a rate that is no number. */
-YB_CHECKED enum yb_status yb_sched_set_instance(struct yb_sched *sched, uint32_t place,
-                                                const struct yb_sched_instance *instance);
+YB_API YB_CHECKED enum yb_status yb_sched_set_instance(struct yb_sched *sched, uint32_t place,
+                                                       const struct yb_sched_instance *instance);
 
 /* A place is gone. Its blocks count no longer at once; what they took is given back step by step,
  * by yb_sched_sweep(). The place's number may be used again when `sweep` has returned false. */
-YB_CHECKED enum yb_status yb_sched_remove_instance(struct yb_sched *sched, uint32_t place);
+YB_API YB_CHECKED enum yb_status yb_sched_remove_instance(struct yb_sched *sched, uint32_t place);
 
 /* Look at up to `steps` places of the table of blocks, freeing what nobody has any more. Returns
  * whether anything of a removed place may be left. */
-bool yb_sched_sweep(struct yb_sched *sched, uint32_t steps);
+YB_API bool yb_sched_sweep(struct yb_sched *sched, uint32_t steps);
 
 /* A block came to a tier of a place (YB_SCHED_SHARED with the tier OBJECT). Again is OK. Fails with
  * INVALID or NO_SPACE: blocks_max or holders_bytes_max are used up; the block is then not known of
  * there, which costs a hit and nothing else. */
-YB_CHECKED enum yb_status yb_sched_add(struct yb_sched *sched, uint64_t block, uint32_t place,
-                                       uint32_t tier);
+YB_API YB_CHECKED enum yb_status yb_sched_add(struct yb_sched *sched, uint64_t block,
+                                              uint32_t place, uint32_t tier);
 
-/* A block left. Fails with INVALID, or NOT_FOUND if it was not known of there; or NO_SPACE: the
- * smaller set of holders found no room, and nothing has changed. */
-YB_CHECKED enum yb_status yb_sched_drop(struct yb_sched *sched, uint64_t block, uint32_t place,
-                                        uint32_t tier);
+/* A block left. Fails with INVALID, or NOT_FOUND if it was not known of there. */
+YB_API YB_CHECKED enum yb_status yb_sched_drop(struct yb_sched *sched, uint64_t block,
+                                               uint32_t place, uint32_t tier);
 
 /* Take what a place says of itself. Fails with INVALID, NOT_FOUND (no such place) or STALE. */
-YB_CHECKED enum yb_status yb_sched_report(struct yb_sched *sched, uint32_t place,
-                                          const struct yb_sched_report *report);
+YB_API YB_CHECKED enum yb_status yb_sched_report(struct yb_sched *sched, uint32_t place,
+                                                 const struct yb_sched_report *report);
 
 /* How much of a prompt a place has. */
 struct yb_sched_hit {
@@ -428,29 +476,33 @@ struct yb_sched_hit {
  * longest run that some place has. S6: without the option `exact`, a place that has a block is
  * taken to have all before it, too. (Policies that never leave a suffix without its prefix see to
  * that; where it is not so, the hit is too long, and the fetch finds out.) */
-uint32_t yb_sched_match(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
-                        const uint64_t *blocks, uint32_t count, uint64_t now_ns,
-                        struct yb_sched_hit *hits_out);
+YB_API uint32_t yb_sched_match(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
+                               const uint64_t *blocks, uint32_t count, uint64_t now_ns,
+                               struct yb_sched_hit *hits_out);
 
 /* Decide about a request: *decision_out is written whole. That it is rejected is no failure. Fails
  * with INVALID: the request is not within its limits. */
-YB_CHECKED enum yb_status yb_sched_decide(const struct yb_sched *sched,
-                                          struct yb_sched_scratch *scratch,
-                                          const struct yb_sched_request *request, uint64_t now_ns,
-                                          struct yb_sched_decision *decision_out);
+YB_API YB_CHECKED enum yb_status yb_sched_decide(const struct yb_sched *sched,
+                                                 struct yb_sched_scratch *scratch,
+                                                 const struct yb_sched_request *request,
+                                                 uint64_t now_ns,
+                                                 struct yb_sched_decision *decision_out);
 
-/* Count a decision, accepted or not, that was made about this very request since the last change:
- * the places' queues and links are that much fuller until a report says so itself, and what will be
- * computed is known of as `soon`. */
-void yb_sched_commit(struct yb_sched *sched, const struct yb_sched_request *request,
-                     const struct yb_sched_decision *decision, uint64_t now_ns);
+/* Count a decision about this very request: the places' queues and links are that much fuller until
+ * a report says so itself, and what will be computed is known of as `soon`. Gives the decision and
+ * its instructions their numbers. A decision that was not accepted is counted, too. Fails with STALE:
+ * one of its places was removed meanwhile; nothing has changed then, decide again. */
+YB_API YB_CHECKED enum yb_status yb_sched_commit(struct yb_sched *sched,
+                                                 const struct yb_sched_request *request,
+                                                 struct yb_sched_decision *decision,
+                                                 uint64_t now_ns);
 
 /* The prefill of decision `number` has ended: nothing more is expected from it. Unknown numbers
  * are ignored. */
-void yb_sched_prefilled(struct yb_sched *sched, uint64_t number, uint64_t now_ns);
+YB_API void yb_sched_prefilled(struct yb_sched *sched, uint64_t number, uint64_t now_ns);
 
 /* The request of decision `number` has ended, well or not. Unknown numbers are ignored. */
-void yb_sched_ended(struct yb_sched *sched, uint64_t number, uint64_t now_ns);
+YB_API void yb_sched_ended(struct yb_sched *sched, uint64_t number, uint64_t now_ns);
 
 /* What a metric shows of a scheduler. */
 struct yb_sched_info {
@@ -466,15 +518,15 @@ struct yb_sched_info {
     uint64_t refused_blocks; /* For want of room. */
     uint64_t forgotten;      /* Decisions that were dropped as pending_max was reached. */
 };
-struct yb_sched_info yb_sched_info(const struct yb_sched *sched);
+YB_API struct yb_sched_info yb_sched_info(const struct yb_sched *sched);
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
 /* Return when `bytes` that go over all `count` links, piece by piece, are there: the slowest link
  * decides, each being `base_ns` + the sum of latencies + (its backlog at `now_ns` + bytes) / rate.
  * A link with rate 0 is never passed: UINT64_MAX. */
-uint64_t yb_sched_ready_ns(const struct yb_sched_link *const *links, uint32_t count,
-                           uint64_t base_ns, uint64_t bytes, uint64_t now_ns);
+YB_API uint64_t yb_sched_ready_ns(const struct yb_sched_link *const *links, uint32_t count,
+                                  uint64_t base_ns, uint64_t bytes, uint64_t now_ns);
 
 /* How much of what could be loaded should be. */
 struct yb_sched_split {
@@ -503,74 +555,103 @@ struct yb_sched_loadable {
  *
  * with C = prefill(tokens, reuse) and load the time until all is there. Of equal splits it is that
  * which loads less. */
-struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
-                                     const struct yb_sched_loadable *loadable);
+YB_API struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
+                                            const struct yb_sched_loadable *loadable);
 
 /* ---- the prefetch window --------------------------------------------------------------------- */
 
 /* How many steps ahead blocks are asked for. A value: copy it, compare it, keep it where you like.
- * Every `window_samples` times to the first token it looks back and moves by one. */
-#define YB_SCHED_WINDOW_SAMPLES 64u
+ *
+ *     start --> size, measured for a round --> another size --> ... --> the best, held
+ *                     ^                                                     |
+ *                     +-- latency or step changed, or the best got worse ---+
+ *
+ * It begins at ceil(latency / step) x 1.5 and tries sizes around it, smaller ones first, each for a
+ * round. A size is taken for its P95 if its P99 and its longest time are not worse than those of the
+ * best so far; of sizes that are alike, the smaller one. When steps of one bring nothing in either
+ * direction it holds still for a while, and looks around again. */
+#define YB_SCHED_WINDOW_SAMPLES 100u
 
 struct yb_sched_window_limits {
     uint32_t least;     /* 0: 1. */
     uint32_t most;      /* 0: 4096. */
-    double worse_share; /* A P95 that much higher is worse; 0: 0.05. */
+    double worse_share; /* Times that differ by no more are alike; 0: 0.05. */
 };
 
 struct yb_sched_window {
     struct yb_sched_window_limits limits;
-    uint32_t size;      /* What to use. */
-    uint32_t start;     /* ceil(latency / step) x 1.5, rounded up. */
-    uint32_t best;      /* The best size so far, */
-    double best_p95_ns; /* and what it brought, aged. */
+    uint32_t size;     /* What to use. */
+    uint32_t start;    /* ceil(latency / step) x 1.5, of which `size` is a correction. */
+    uint32_t best;     /* The best size of this search. */
+    double latency_ns; /* Smoothed. */
+    double step_ns;
+    double best_p95_ns; /* What `best` brought. */
     double best_p99_ns;
     double best_max_ns;
-    double base_latency_ns; /* That `start` stands for. */
-    int32_t direction;      /* +1 or -1. */
-    uint32_t stride;        /* How far the next move goes. */
-    uint32_t settled;       /* Rounds without a move that was worth it. */
-    uint32_t count;         /* Of this round. */
+    int32_t direction; /* Where the search goes: -1 or +1. */
+    uint32_t stride;   /* And how far at once. */
+    uint32_t failures; /* Moves in a row that brought nothing. */
+    uint32_t holding;  /* Rounds that it holds still yet. */
+    uint32_t count;    /* Samples of this round. */
     double samples_ns[YB_SCHED_WINDOW_SAMPLES];
 };
 
 /* Begin at ceil(latency / step) x 1.5. Step and latency above 0. */
-struct yb_sched_window yb_sched_window_start(struct yb_sched_window_limits limits,
-                                             double latency_ns, double step_ns);
+YB_API struct yb_sched_window yb_sched_window_start(struct yb_sched_window_limits limits,
+                                                    double latency_ns, double step_ns);
 
-/* Take one TTFT, and the latency and step as they are measured now; returns the new state. */
-struct yb_sched_window yb_sched_window_next(struct yb_sched_window window, double ttft_ns,
-                                            double latency_ns, double step_ns);
+/* Take one TTFT, and the latency of a fetch and the time of a step as they are now; returns the new
+ * state. What is no number above 0 is ignored. */
+YB_API struct yb_sched_window yb_sched_window_next(const struct yb_sched_window *window,
+                                                   double ttft_ns, double latency_ns,
+                                                   double step_ns);
 
 /* ---- heat ------------------------------------------------------------------------------------ */
 
 struct yb_sched_heat;
 
-/* One block that should come from the object store before anybody asks. */
+/* A block and its heat: the accesses that are expected within one half-life. */
 struct yb_sched_hot {
     uint64_t block;
-    double heat; /* Expected accesses within the horizon. */
+    double heat;
 };
 
-/* Create a Markov chain over accesses to blocks with room for `blocks_max` of them (1 .. 16 M, some
- * 80 bytes each): what is accessed next after each, at most 4 successors, rarer ones make way.
- * `half_life_ns`: how fast counts age. Fails with INVALID or NO_MEMORY. */
-YB_CHECKED enum yb_status yb_sched_heat_create(uint32_t blocks_max, uint64_t half_life_ns,
-                                               struct yb_sched_heat **heat_out);
-void yb_sched_heat_destroy(struct yb_sched_heat **heat);
+/* A block that should come from the object store before anybody asks for it. */
+struct yb_sched_move {
+    uint64_t block;
+    double heat;
+    uint32_t to; /* The place whose dram it should go to. */
+};
+
+/* Create a Markov chain over accesses to blocks with room for `blocks_max` of them (1 .. 16 M, 88
+ * bytes each): how often each is accessed, and which comes after which: the four most frequent
+ * successors of each. Where there is no room, what is coldest makes way. Counts lose half of
+ * their weight in `half_life_ns`. Fails with INVALID or NO_MEMORY. */
+YB_API YB_CHECKED enum yb_status yb_sched_heat_create(uint32_t blocks_max, uint64_t half_life_ns,
+                                                      struct yb_sched_heat **heat_out);
+YB_API void yb_sched_heat_destroy(struct yb_sched_heat **heat);
 
 /* The blocks of one request were accessed, in this order. */
-void yb_sched_heat_access(struct yb_sched_heat *heat, const uint64_t *blocks, uint32_t count,
-                          uint64_t now_ns);
+YB_API void yb_sched_heat_access(struct yb_sched_heat *heat, const uint64_t *blocks, uint32_t count,
+                                 uint64_t now_ns);
 
-/* Return the heat of a block: 0 if it is not known. */
-double yb_sched_heat_of(const struct yb_sched_heat *heat, uint64_t block, uint64_t now_ns);
+/* Return the heat of a block; 0 if it is not known. It is what the block has been accessed itself,
+ * or what flows to it along the chain from those before it, if that is more. */
+YB_API double yb_sched_heat_of(const struct yb_sched_heat *heat, uint64_t block, uint64_t now_ns);
 
 /* Write the blocks with at least `least` heat, the hottest first, at most `count_max`, and return
- * how many. Heat flows along the chain: a block gets its own, and from each that leads to it a
- * share of that one's. */
-uint32_t yb_sched_heat_hottest(const struct yb_sched_heat *heat, double least, uint64_t now_ns,
-                               struct yb_sched_hot *hot_out, uint32_t count_max);
+ * how many. It walks over all there is. */
+YB_API uint32_t yb_sched_heat_hottest(const struct yb_sched_heat *heat, double least,
+                                      uint64_t now_ns, struct yb_sched_hot *hot_out,
+                                      uint32_t count_max);
+
+/* Write which blocks should be moved from the object store to a place's dram: those with at least
+ * `least` heat that are there and in no place's device, dram or ssd, the hottest first, at most
+ * `count_max` and 64. They go where the block before them is, or else to the place that will
+ * be idle first. Returns how many. */
+YB_API uint32_t yb_sched_heat_moves(const struct yb_sched_heat *heat, const struct yb_sched *sched,
+                                    double least, uint64_t now_ns, struct yb_sched_move *moves_out,
+                                    uint32_t count_max);
 
 #ifdef __cplusplus
 }

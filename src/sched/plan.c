@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a place would have to load for a prompt, when that would be there, and how much of it to use.
+ */
+#include <math.h>
+
+#include "base/check.h"
+#include "sched/flow.h"
+#include "sched/route.h"
+#include "sched/sched_internal.h"
+
+uint32_t
+yb_sched_links_between(const struct yb_sched_place *places,
+                       const struct yb_sched_link (*racks)[YB_SCHED_UPLINKS], uint32_t from,
+                       uint32_t to, const struct yb_sched_link *links_out[4])
+{
+    const struct yb_sched_instance *target = &places[places[to].instance.node].instance;
+    const struct yb_sched_instance *source;
+    uint32_t count = 0;
+
+    if (from == YB_SCHED_SHARED) {
+        links_out[count++] = &target->links[YB_SCHED_LINK_OBJECT];
+        return count;
+    }
+    source = &places[places[from].instance.node].instance;
+    if (source == target) {
+        return 0;
+    }
+    links_out[count++] = &source->links[YB_SCHED_LINK_OUT];
+    if (source->rack != target->rack) {
+        if (racks[source->rack][YB_SCHED_UPLINK_UP].rate > 0) {
+            links_out[count++] = &racks[source->rack][YB_SCHED_UPLINK_UP];
+        }
+        if (racks[target->rack][YB_SCHED_UPLINK_DOWN].rate > 0) {
+            links_out[count++] = &racks[target->rack][YB_SCHED_UPLINK_DOWN];
+        }
+    }
+    links_out[count++] = &target->links[YB_SCHED_LINK_IN];
+    return count;
+}
+
+/* A way over several links, piece by piece: the fullest decides when the first byte comes, the
+ * slowest how fast the others follow. */
+struct way {
+    double base_ns;
+    double rate;
+};
+
+static struct way
+way_of(const struct yb_sched_link *const *links, uint32_t count, uint64_t now_ns)
+{
+    struct way way = {0, INFINITY};
+    double backlog_ns = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        way.rate = fmin(way.rate, links[i]->rate);
+        backlog_ns = fmax(backlog_ns, yb_sched_flow_backlog_ns(links[i], now_ns));
+        way.base_ns += (double)links[i]->latency_ns;
+    }
+    way.base_ns += backlog_ns;
+    return way;
+}
+
+static struct way
+way_between(const struct yb_sched_view *view, uint32_t from, uint32_t to)
+{
+    const struct yb_sched_link *links[4];
+    uint32_t count = yb_sched_links_between(view->places, view->racks, from, to, links);
+    struct way way = way_of(links, count, view->now_ns);
+
+    if (from != YB_SCHED_SHARED && view->loads[from].rack != view->loads[to].rack) {
+        way.base_ns += (double)view->options->rack_cost_ns;
+    }
+    return way;
+}
+
+double
+yb_sched_view_transfer_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to,
+                          uint32_t tokens)
+{
+    struct way way = way_between(view, from, to);
+    double bytes = (double)tokens * (double)yb_sched_view_cost(view, to)->kv_bytes;
+
+    return tokens == 0 ? 0 : way.base_ns + bytes / way.rate * 1e9;
+}
+
+/* ---- flows ----------------------------------------------------------------------------------- */
+
+static void
+add_flow(struct yb_sched_prompt *prompt, uint32_t first, uint32_t end, struct way way)
+{
+    if (first < end) {
+        YB_ASSERT(prompt->flow_count < YB_SCHED_FLOWS_MAX);
+        prompt->flows[prompt->flow_count++] = (struct yb_sched_flow){
+            .first = first,
+            .end = end,
+            .base_ns = way.base_ns,
+            .token_ns = (double)prompt->cost->kv_bytes / way.rate * 1e9,
+        };
+    }
+}
+
+/* Return the flow's way over a link of the place's; there is no limit if it has none. */
+static struct way
+own_way(const struct yb_sched_view *view, uint32_t place, enum yb_sched_link_index index)
+{
+    const struct yb_sched_instance *instance = &view->places[place].instance;
+    const struct yb_sched_link *link = &instance->links[index];
+
+    if (index == YB_SCHED_LINK_SSD) {
+        link = &view->places[instance->node].instance.links[index];
+    }
+    if (!(link->rate > 0)) {
+        return (struct way){0, INFINITY};
+    }
+    return way_of(&link, 1, view->now_ns);
+}
+
+/* What `source` is still computing is not there before it has. */
+static void
+add_coming(const struct yb_sched_view *view, struct yb_sched_prompt *prompt, uint32_t source,
+           uint32_t from, struct way way)
+{
+    for (uint32_t i = 0; i < view->coming_count; i++) {
+        const struct yb_sched_view_coming *coming = &view->coming[i];
+        uint32_t first = yb_sched_view_tokens(view, coming->first);
+
+        if (coming->place == source && prompt->flow_count < YB_SCHED_FLOWS_MAX &&
+            yb_sched_view_tokens(view, coming->end) > from) {
+            struct way late = way;
+
+            late.base_ns +=
+                coming->finish_ns > view->now_ns ? (double)(coming->finish_ns - view->now_ns) : 0;
+            add_flow(prompt, first > from ? first : from, prompt->reach_tokens, late);
+            return;
+        }
+    }
+}
+
+static void
+fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, uint32_t blocks,
+            struct yb_sched_prompt *prompt_out)
+{
+    const struct yb_sched_hit *hit = &view->hits[place];
+    bool soon = !view->options->no_soon;
+    uint32_t run = yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_SSD]);
+    uint32_t local = yb_sched_view_tokens(view, yb_sched_view_run(view, place, soon));
+    uint32_t device = yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_DEVICE]);
+    uint32_t reach = yb_sched_view_tokens(view, blocks);
+    struct yb_sched_prompt *prompt = prompt_out;
+    struct way way;
+
+    *prompt = (struct yb_sched_prompt){
+        .cost = yb_sched_view_cost(view, place),
+        .tokens = view->request->input_tokens,
+        .local_tokens = run == local ? device : local,
+        .reach_tokens = reach > local ? reach : local,
+        .step_tokens = view->options->block_tokens,
+        .start_ns = yb_sched_view_start_ns(view, place),
+    };
+    if (view->options->no_ready) {
+        return;
+    }
+    /* All that is not on the device yet goes there; but what is being computed there will be. */
+    add_flow(prompt, device, local > run ? run : prompt->reach_tokens,
+             own_way(view, place, YB_SCHED_LINK_LOAD));
+    add_flow(prompt, yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_DRAM]), run,
+             own_way(view, place, YB_SCHED_LINK_SSD));
+    if (source != YB_SCHED_NONE && reach > local) {
+        way = way_between(view, source, place);
+        if (local > run) {
+            way.rate = fmin(way.rate, own_way(view, place, YB_SCHED_LINK_LOAD).rate);
+        }
+        add_flow(prompt, local, reach, way);
+        if (source != YB_SCHED_SHARED) {
+            add_coming(view, prompt, source, local, way);
+        }
+    }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* Write the plan that reuses `tokens` tokens. */
+static void
+finish_plan(const struct yb_sched_view *view, const struct yb_sched_prompt *prompt, uint32_t place,
+            uint32_t source, uint32_t tokens, struct yb_sched_plan *plan_out)
+{
+    uint32_t block_tokens = view->options->block_tokens;
+    uint32_t run = yb_sched_view_run(view, place, !view->options->no_soon);
+    uint32_t blocks = (tokens + block_tokens - 1) / block_tokens;
+
+    /* A prompt that ends with a whole block has its last token computed all the same. */
+    *plan_out = (struct yb_sched_plan){
+        .place = place,
+        .local_blocks = blocks < run ? blocks : run,
+        .reuse_blocks = blocks,
+        .source = blocks > run ? source : YB_SCHED_NONE,
+        .reuse_tokens = tokens,
+        .considered = plan_out->considered,
+        .start_ns = prompt->start_ns,
+        .load_ns = yb_sched_flow_load_ns(prompt, tokens),
+        .prefill_ns = yb_sched_prefill_ns(prompt->cost, prompt->tokens, tokens),
+        .finish_ns = yb_sched_flow_finish_ns(prompt, tokens),
+    };
+}
+
+void
+yb_sched_plan_local(const struct yb_sched_view *view, uint32_t place,
+                    struct yb_sched_plan *plan_out)
+{
+    yb_sched_plan_fetch(view, place, YB_SCHED_NONE, 0, plan_out);
+}
+
+void
+yb_sched_plan_fetch(const struct yb_sched_view *view, uint32_t place, uint32_t source,
+                    uint32_t blocks, struct yb_sched_plan *plan_out)
+{
+    struct yb_sched_prompt prompt;
+
+    fill_prompt(view, place, source, source == YB_SCHED_NONE ? 0 : blocks, &prompt);
+    finish_plan(view, &prompt, place, source, prompt.reach_tokens, plan_out);
+}
+
+void
+yb_sched_plan_split(const struct yb_sched_view *view, uint32_t place, uint32_t source,
+                    uint32_t blocks, struct yb_sched_plan *plan_out)
+{
+    struct yb_sched_prompt prompt;
+
+    fill_prompt(view, place, source, source == YB_SCHED_NONE ? 0 : blocks, &prompt);
+    finish_plan(view, &prompt, place, source, yb_sched_flow_split(&prompt), plan_out);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ready: the earliest first token, with everything counted that it has to wait for: the queue of the
+ * place, the links' backlogs, the racks between, and what others are still computing. At each place
+ * the prompt is split where loading and computing, layer by layer, end together.
+ *
+ * For each place there are several sources of what it does not have: the place with the longest run,
+ * that of its own rack, the object store, and running prefills. Each would have to be split. So a
+ * bound is worked out first, which costs a few multiplications: the time that the place would need
+ * if the longest run of all came to it over its own links, empty. Where that is not earlier than
+ * what has been found, the place is passed by.
+ */
+#include <math.h>
+
+#include "base/check.h"
+#include "sched/route.h"
+
+struct search {
+    const struct yb_sched_view *view;
+    double near;         /* Finishes up to that many times the best are as good. */
+    double best_ns;      /* The earliest finish so far. */
+    double reach_tokens; /* Of the longest run of all. */
+    uint32_t far;        /* The place with the longest run that is there, nearest to being free. */
+    uint32_t found;      /* Of view->chosen and figures. */
+    uint32_t considered;
+};
+
+/* Return what waits for the network at a place, to choose between places with the same run. */
+static double
+out_backlog_ns(const struct yb_sched_view *view, uint32_t place)
+{
+    const struct yb_sched_instance *instance = &view->places[place].instance;
+    const struct yb_sched_link *link =
+        &view->places[instance->node].instance.links[YB_SCHED_LINK_OUT];
+    double drained = view->now_ns > link->at_ns ? (double)(view->now_ns - link->at_ns) : 0;
+
+    return link->rate > 0 ? fmax(0, (double)link->backlog_bytes / link->rate * 1e9 - drained)
+                          : INFINITY;
+}
+
+/* Whether `place` is a better source than `best`. */
+static bool
+is_better_source(const struct yb_sched_view *view, uint32_t place, uint32_t best)
+{
+    uint32_t run = yb_sched_view_run(view, place, false);
+    uint32_t best_run = best == YB_SCHED_NONE ? 0 : yb_sched_view_run(view, best, false);
+
+    return run > best_run ||
+           (run == best_run && run > 0 && out_backlog_ns(view, place) < out_backlog_ns(view, best));
+}
+
+static void
+find_sources(struct search *search)
+{
+    const struct yb_sched_view *view = search->view;
+
+    search->far = YB_SCHED_NONE;
+    for (uint32_t i = 0; i < view->rack_count; i++) {
+        view->rack_best[i] = YB_SCHED_NONE;
+    }
+    for (uint32_t place = 0; place < view->places_max; place++) {
+        uint32_t *in_rack = &view->rack_best[view->loads[place].rack];
+
+        if (yb_sched_view_run(view, place, false) == 0) {
+            continue;
+        }
+        if (is_better_source(view, place, search->far)) {
+            search->far = place;
+        }
+        if (view->rack_count > 1 && is_better_source(view, place, *in_rack)) {
+            *in_rack = place;
+        }
+    }
+}
+
+/* ---- one place ------------------------------------------------------------------------------- */
+
+static void
+try(struct search *search, uint32_t place, uint32_t source, uint32_t blocks,
+    struct yb_sched_plan *plan)
+{
+    const struct yb_sched_view *view = search->view;
+    struct yb_sched_plan other = {0};
+
+    if (view->options->no_split) {
+        yb_sched_plan_fetch(view, place, source, blocks, &other);
+    } else {
+        yb_sched_plan_split(view, place, source, blocks, &other);
+    }
+    if (other.finish_ns < plan->finish_ns) {
+        *plan = other;
+    }
+}
+
+static void
+try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
+{
+    const struct yb_sched_view *view = search->view;
+    const struct yb_sched_options *options = view->options;
+    uint32_t run = yb_sched_view_run(view, place, !options->no_soon);
+    uint32_t near = view->rack_count > 1 ? view->rack_best[view->loads[place].rack] : search->far;
+    uint32_t far = search->far;
+
+    *plan = (struct yb_sched_plan){.finish_ns = INFINITY};
+    try(search, place, YB_SCHED_NONE, 0, plan);
+    if (options->fetch_none) {
+        return;
+    }
+    if (far != YB_SCHED_NONE && far != place && yb_sched_view_run(view, far, false) > run) {
+        try(search, place, far, yb_sched_view_run(view, far, false), plan);
+    }
+    if (near != YB_SCHED_NONE && near != place && near != far &&
+        yb_sched_view_run(view, near, false) > run) {
+        try(search, place, near, yb_sched_view_run(view, near, false), plan);
+    }
+    if (view->object_blocks > run) {
+        try(search, place, YB_SCHED_SHARED, view->object_blocks, plan);
+    }
+    for (uint32_t i = 0; i < view->coming_count && !options->no_soon; i++) {
+        const struct yb_sched_view_coming *coming = &view->coming[i];
+
+        if (coming->place != place && coming->end > run) {
+            try(search, place, coming->place, coming->end, plan);
+        }
+    }
+}
+
+/* Return a time before which no plan for the place can finish. Prefill is a concave function of what
+ * is reused, so it is nowhere below its chord; the bound is where that meets the line of loading. */
+static double
+bound_ns(const struct search *search, uint32_t place)
+{
+    const struct yb_sched_view *view = search->view;
+    const struct yb_sched_cost *cost = yb_sched_view_cost(view, place);
+    const struct yb_sched_link *links =
+        view->places[view->places[place].instance.node].instance.links;
+    double start_ns = yb_sched_view_start_ns(view, place);
+    uint32_t tokens = view->request->input_tokens;
+    double local = yb_sched_view_tokens(view, yb_sched_view_run(view, place, true));
+    double reach = fmax(local, search->reach_tokens);
+    double least_ns = start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)reach);
+    double rate = fmax(links[YB_SCHED_LINK_IN].rate, links[YB_SCHED_LINK_OBJECT].rate);
+    double slope;
+    double token_ns;
+    double most;
+
+    if (reach <= local || view->options->no_ready || view->options->fetch_none || !(rate > 0)) {
+        return reach <= local || view->options->no_ready
+                   ? least_ns
+                   : start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)local);
+    }
+    token_ns = (double)cost->kv_bytes / rate * 1e9;
+    if ((reach - local) * token_ns <= least_ns) {
+        return least_ns;
+    }
+    slope = cost->prefill_token_ns + cost->prefill_pair_ns * (reach + local);
+    most = (least_ns + slope * reach + token_ns * local) / (slope + token_ns);
+    return (most - local) * token_ns;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* Look at a place closely, and keep it if it may be the one. */
+static void
+consider(struct search *search, uint32_t place, struct yb_sched_plan *plan)
+{
+    const struct yb_sched_view *view = search->view;
+
+    try_place(search, place, plan);
+    search->considered++;
+    if (plan->finish_ns <= search->best_ns * search->near) {
+        view->chosen[search->found] = place;
+        view->figures[search->found] = plan->finish_ns;
+        search->found++;
+    }
+    search->best_ns = fmin(search->best_ns, plan->finish_ns);
+}
+
+/* Return the place that finishes first, if each reuses only what it has: a good one to begin with.
+ */
+static uint32_t
+first_guess(const struct yb_sched_view *view)
+{
+    uint32_t best = view->prefills[0];
+    double best_ns = INFINITY;
+
+    for (uint32_t i = 0; i < view->prefill_count; i++) {
+        uint32_t place = view->prefills[i];
+        double ns =
+            yb_sched_view_start_ns(view, place) +
+            yb_sched_prefill_ns(yb_sched_view_cost(view, place), view->request->input_tokens,
+                                yb_sched_view_tokens(view, yb_sched_view_run(view, place, true)));
+
+        if (ns < best_ns) {
+            best = place;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+/* Return the place to take among those that are as good as the best: the draw decides. */
+static uint32_t
+draw(const struct search *search)
+{
+    const struct yb_sched_view *view = search->view;
+    uint32_t best = YB_SCHED_NONE;
+
+    for (uint32_t i = 0; i < search->found; i++) {
+        uint32_t place = view->chosen[i];
+
+        if (view->figures[i] <= search->best_ns * search->near &&
+            (best == YB_SCHED_NONE ||
+             yb_sched_view_draw(view, place) > yb_sched_view_draw(view, best))) {
+            best = place;
+        }
+    }
+    return best;
+}
+
+static void
+choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
+{
+    struct search search = {
+        .view = view,
+        .near = view->others ? 1 + view->options->near_best : 1,
+        .best_ns = INFINITY,
+        .reach_tokens = yb_sched_view_tokens(view, view->reach_blocks),
+    };
+    uint32_t guess = first_guess(view);
+    uint32_t place;
+
+    find_sources(&search);
+    consider(&search, guess, plan_out);
+    for (uint32_t i = 0; i < view->prefill_count; i++) {
+        if (view->prefills[i] != guess &&
+            bound_ns(&search, view->prefills[i]) <= search.best_ns * search.near) {
+            consider(&search, view->prefills[i], plan_out);
+        }
+    }
+    place = draw(&search);
+    YB_ASSERT(place != YB_SCHED_NONE);
+    try_place(&search, place, plan_out);
+    plan_out->considered = search.considered;
+}
+
+const struct yb_sched_routing yb_sched_route_ready = {
+    .name = "ready",
+    .text = "the earliest first token, counting when everything it needs will be there",
+    .choose = choose,
+};

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The prefetch window's controller.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "yuebing/sched.h"
+
+#define LEAST_DEFAULT 1u
+#define MOST_DEFAULT  4096u
+#define SHARE_DEFAULT 0.05
+#define MARGIN        1.5
+#define MOVED         1.25 /* A start that differs that much is another world. */
+#define SMOOTH        32.0
+#define HOLD_ROUNDS   8u
+#define TRIES         2u /* Steps of one: in either direction. */
+
+static uint32_t
+clamp(const struct yb_sched_window_limits *limits, double size)
+{
+    if (!(size > limits->least)) {
+        return limits->least;
+    }
+    return size < limits->most ? (uint32_t)size : limits->most;
+}
+
+static uint32_t
+start_of(const struct yb_sched_window_limits *limits, double latency_ns, double step_ns)
+{
+    return clamp(limits, ceil(ceil(latency_ns / step_ns) * MARGIN));
+}
+
+static void
+begin_search(struct yb_sched_window *window)
+{
+    window->best = window->size;
+    window->best_p95_ns = INFINITY;
+    window->best_p99_ns = INFINITY;
+    window->best_max_ns = INFINITY;
+    window->direction = -1;
+    window->stride = window->size >= 8 ? window->size / 4 : 1;
+    window->failures = 0;
+    window->holding = 0;
+    window->count = 0;
+}
+
+struct yb_sched_window
+yb_sched_window_start(struct yb_sched_window_limits limits, double latency_ns, double step_ns)
+{
+    struct yb_sched_window window = {.limits = limits};
+
+    YB_ASSERT(latency_ns > 0);
+    YB_ASSERT(step_ns > 0);
+    window.limits.least = limits.least != 0 ? limits.least : LEAST_DEFAULT;
+    window.limits.most = limits.most != 0 ? limits.most : MOST_DEFAULT;
+    window.limits.worse_share = limits.worse_share > 0 ? limits.worse_share : SHARE_DEFAULT;
+    window.latency_ns = latency_ns;
+    window.step_ns = step_ns;
+    window.start = start_of(&window.limits, latency_ns, step_ns);
+    window.size = window.start;
+    begin_search(&window);
+    return window;
+}
+
+/* ---- a round --------------------------------------------------------------------------------- */
+
+struct round {
+    double p95_ns;
+    double p99_ns;
+    double max_ns;
+};
+
+static int
+compare(const void *a, const void *b)
+{
+    const double *left = a;
+    const double *right = b;
+
+    return (*left > *right) - (*left < *right);
+}
+
+static struct round
+round_of(const struct yb_sched_window *window)
+{
+    double sorted[YB_SCHED_WINDOW_SAMPLES];
+    uint32_t count = YB_SCHED_WINDOW_SAMPLES;
+
+    memcpy(sorted, window->samples_ns, sizeof(sorted));
+    qsort(sorted, count, sizeof(*sorted), compare);
+    return (struct round){
+        .p95_ns = sorted[(count * 95 + 99) / 100 - 1],
+        .p99_ns = sorted[(count * 99 + 99) / 100 - 1],
+        .max_ns = sorted[count - 1],
+    };
+}
+
+/* Whether the size that was tried should replace the best one. The guards are wider the rarer what
+ * they look at is: a single longest time says little. */
+static bool
+is_better(const struct yb_sched_window *window, const struct round *round)
+{
+    double share = window->limits.worse_share;
+
+    if (round->p99_ns > window->best_p99_ns * (1 + share) ||
+        round->max_ns > window->best_max_ns * (1 + 4 * share)) {
+        return false;
+    }
+    if (window->size < window->best) {
+        return round->p95_ns <= window->best_p95_ns * (1 + share / 2);
+    }
+    return round->p95_ns < window->best_p95_ns * (1 - share / 2);
+}
+
+static void
+keep(struct yb_sched_window *window, const struct round *round)
+{
+    window->best = window->size;
+    window->best_p95_ns = round->p95_ns;
+    window->best_p99_ns = round->p99_ns;
+    window->best_max_ns = round->max_ns;
+}
+
+/* Go to the next size to try; there may be none on that side. */
+static void
+move(struct yb_sched_window *window)
+{
+    double wanted = (double)window->best + (double)window->direction * window->stride;
+
+    window->size = clamp(&window->limits, wanted);
+}
+
+/* The size that was tried is no better: the other side, and then smaller strides. */
+static void
+turn(struct yb_sched_window *window)
+{
+    window->failures++;
+    window->direction = -window->direction;
+    if (window->failures % TRIES == 0) {
+        if (window->stride == 1) {
+            window->size = window->best;
+            window->holding = HOLD_ROUNDS;
+            window->failures = 0;
+            return;
+        }
+        window->stride = window->stride / 2;
+    }
+    move(window);
+}
+
+/* Hold still: know how good the best is now, and whether the world has changed. */
+static void
+hold(struct yb_sched_window *window, const struct round *round)
+{
+    if (round->p95_ns > window->best_p95_ns * MOVED) {
+        begin_search(window);
+        keep(window, round);
+        window->direction = 1; /* What got worse wants more time more often than less. */
+        move(window);
+        return;
+    }
+    window->best_p95_ns += (round->p95_ns - window->best_p95_ns) / 4;
+    window->best_p99_ns += (round->p99_ns - window->best_p99_ns) / 4;
+    window->best_max_ns += (round->max_ns - window->best_max_ns) / 4;
+    window->holding--;
+    if (window->holding == 0) {
+        window->stride = window->size >= 16 ? window->size / 8 : 1;
+        window->direction = -1;
+        move(window);
+    }
+}
+
+static void
+end_round(struct yb_sched_window *window)
+{
+    struct round round = round_of(window);
+
+    window->count = 0;
+    if (window->holding > 0) {
+        hold(window, &round);
+    } else if (is_better(window, &round)) {
+        keep(window, &round);
+        window->failures = 0;
+        move(window);
+    } else {
+        turn(window);
+    }
+    if (window->holding == 0 && window->size == window->best) { /* The limits are there. */
+        turn(window);
+    }
+}
+
+struct yb_sched_window
+yb_sched_window_next(const struct yb_sched_window *window, double ttft_ns, double latency_ns,
+                     double step_ns)
+{
+    struct yb_sched_window next = *window;
+
+    if (latency_ns > 0 && step_ns > 0 && isfinite(latency_ns) && isfinite(step_ns)) {
+        uint32_t start;
+
+        next.latency_ns += (latency_ns - next.latency_ns) / SMOOTH;
+        next.step_ns += (step_ns - next.step_ns) / SMOOTH;
+        start = start_of(&next.limits, next.latency_ns, next.step_ns);
+        if (start > MOVED * next.start || next.start > MOVED * start) {
+            next.size = clamp(&next.limits, ceil((double)next.best * start / next.start));
+            next.start = start;
+            begin_search(&next);
+        }
+    }
+    if (!(ttft_ns > 0) || !isfinite(ttft_ns)) {
+        return next;
+    }
+    next.samples_ns[next.count++] = ttft_ns;
+    if (next.count == YB_SCHED_WINDOW_SAMPLES) {
+        end_round(&next);
+    }
+    return next;
+}
