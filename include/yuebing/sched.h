@@ -203,8 +203,8 @@ YB_API void yb_sched_catalog_destroy(struct yb_sched_catalog **catalog);
 
 /* Take rows from the text of an INI file, which docs/scheduling.md describes: sections
  * [model NAME], [gpu NAME] and [cost MODEL on N GPU]. Rows of a known name change it. Fails with
- * INVALID, having written to `message_out` where and what is wrong, and what is allowed; the catalog
- * is then as before. `file_name` is for the message. */
+ * INVALID, having written to `message_out` where and what is wrong, and what is allowed; the
+ * catalog is then as before. `file_name` is for the message. */
 YB_API YB_CHECKED enum yb_status yb_sched_catalog_read(struct yb_sched_catalog *catalog,
                                                        const char *file_name, const char *text,
                                                        char *message_out, size_t message_bytes);
@@ -490,8 +490,8 @@ YB_API YB_CHECKED enum yb_status yb_sched_decide(const struct yb_sched *sched,
 
 /* Count a decision about this very request: the places' queues and links are that much fuller until
  * a report says so itself, and what will be computed is known of as `soon`. Gives the decision and
- * its instructions their numbers. A decision that was not accepted is counted, too. Fails with STALE:
- * one of its places was removed meanwhile; nothing has changed then, decide again. */
+ * its instructions their numbers. A decision that was not accepted is counted, too. Fails with
+ * STALE: one of its places was removed meanwhile; nothing has changed then, decide again. */
 YB_API YB_CHECKED enum yb_status yb_sched_commit(struct yb_sched *sched,
                                                  const struct yb_sched_request *request,
                                                  struct yb_sched_decision *decision,
@@ -567,9 +567,9 @@ YB_API struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
  *                     +-- latency or step changed, or the best got worse ---+
  *
  * It begins at ceil(latency / step) x 1.5 and tries sizes around it, smaller ones first, each for a
- * round. A size is taken for its P95 if its P99 and its longest time are not worse than those of the
- * best so far; of sizes that are alike, the smaller one. When steps of one bring nothing in either
- * direction it holds still for a while, and looks around again. */
+ * round. A size is taken for its P95 if its P99 and its longest time are not worse than those of
+ * the best so far; of sizes that are alike, the smaller one. When steps of one bring nothing in
+ * either direction it holds still for a while, and looks around again. */
 #define YB_SCHED_WINDOW_SAMPLES 100u
 
 struct yb_sched_window_limits {

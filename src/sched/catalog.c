@@ -13,12 +13,13 @@
 #include "base/check.h"
 #include "yuebing/sched.h"
 
-#define CATALOG_MAGIC   0x73636174u
-#define ROWS_MAX        64u
-#define GPUS_MAX        4096u
-#define TEXT_BYTES_MAX  (1u << 20)
-#define LINE_BYTES_MAX  160u
-#define LAYER_SYNC_NS   150e3 /* What a layer of a step costs beside its bytes, on several devices, */
+#define CATALOG_MAGIC  0x73636174u
+#define ROWS_MAX       64u
+#define GPUS_MAX       4096u
+#define TEXT_BYTES_MAX (1u << 20)
+#define LINE_BYTES_MAX 160u
+/* What a layer of a step costs beside its bytes, on several devices, */
+#define LAYER_SYNC_NS   150e3
 #define LAYER_ALONE_NS  30e3 /* and on one. */
 #define SEQUENCE_NS     150e3
 #define KV_MEMORY_SHARE 0.9 /* Of what weights leave of a device's memory. */

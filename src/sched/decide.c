@@ -51,8 +51,8 @@ share_nodes(const struct yb_sched *sched, struct yb_sched_hit *hits)
     }
 }
 
-/* Complete the hits: what is gone has none, what is being computed comes on top. Returns the longest
- * run; *best_out is the place. */
+/* Complete the hits: what is gone has none, what is being computed comes on top. Returns the
+ * longest run; *best_out is the place. */
 static uint32_t
 complete_hits(const struct yb_sched *sched, const struct yb_sched_view *view,
               struct yb_sched_hit *hits, uint32_t *best_out)
@@ -117,6 +117,8 @@ yb_sched_view_fill(const struct yb_sched *sched, struct yb_sched_scratch *scratc
                    const struct yb_sched_request *request, uint64_t now_ns,
                    struct yb_sched_view *view_out)
 {
+    struct yb_sched_index_prompt prompt = {request->blocks, request->block_count,
+                                           sched->options.exact};
     struct yb_sched_index_match match;
     struct yb_sched_view *view = view_out;
 
@@ -142,8 +144,7 @@ yb_sched_view_fill(const struct yb_sched *sched, struct yb_sched_scratch *scratc
         .figures = scratch->figures,
         .rack_best = scratch->rack_best,
     };
-    yb_sched_index_match(sched->index, request->blocks, request->block_count, sched->options.exact,
-                         scratch->active, scratch->hits, &match);
+    yb_sched_index_match(sched->index, &prompt, scratch->active, scratch->hits, &match);
     fill_coming(sched, &match, now_ns, view);
     view->best_blocks = complete_hits(sched, view, scratch->hits, &view->best);
     view->object_blocks = match.object_run;
@@ -165,6 +166,7 @@ yb_sched_match(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
                const uint64_t *blocks, uint32_t count, uint64_t now_ns,
                struct yb_sched_hit *hits_out)
 {
+    struct yb_sched_index_prompt prompt = {blocks, count, sched->options.exact};
     struct yb_sched_index_match match;
     struct yb_sched_view view = {0};
     uint32_t best;
@@ -172,8 +174,7 @@ yb_sched_match(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
     YB_ASSERT_OBJ(sched, YB_SCHED_MAGIC);
     YB_ASSERT_OBJ(scratch, YB_SCHED_SCRATCH_MAGIC);
     YB_ASSERT(scratch->sched == sched);
-    yb_sched_index_match(sched->index, blocks, count, sched->options.exact, scratch->active,
-                         hits_out, &match);
+    yb_sched_index_match(sched->index, &prompt, scratch->active, hits_out, &match);
     fill_coming(sched, &match, now_ns, &view);
     return complete_hits(sched, &view, hits_out, &best);
 }

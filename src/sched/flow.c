@@ -180,8 +180,8 @@ consider_crossing(const struct steps *steps, bool layered, struct best *best)
 }
 
 /* Between two of the steps that are looked at, the finish is a concave function of how much is
- * reused, as long as one flow decides: prefill is, and loading is linear. So the best step is one of
- * those where something changes. */
+ * reused, as long as one flow decides: prefill is, and loading is linear. So the best step is one
+ * of those where something changes. */
 uint32_t
 yb_sched_flow_split(const struct yb_sched_prompt *prompt)
 {

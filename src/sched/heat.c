@@ -16,9 +16,10 @@
 #define BLOCKS_MAX (16u << 20)
 #define WAYS       8u
 #define SUCCESSORS 4u
-#define DEPTH_MAX  8u                 /* How far heat flows. */
-#define FLOW_LOSS  0.9                /* What is left of it after each step. */
-#define LN_2       0.6931471805599453 /* A count of n that halves in a half-life is n ln 2 in the next. */
+#define DEPTH_MAX  8u  /* How far heat flows. */
+#define FLOW_LOSS  0.9 /* What is left of it after each step. */
+/* A count of n that halves in a half-life is n ln 2 in the next. */
+#define LN_2 0.6931471805599453
 
 struct successor {
     uint32_t tag; /* Upper half of the hash of the block. */
@@ -286,12 +287,17 @@ rise(struct yb_sched_hot *heap, uint32_t at)
     }
 }
 
-/* Which entries are wanted; NULL: all. */
-typedef bool wanted_fn(const struct yb_sched *sched, uint64_t block);
+static bool
+is_cold_only(const struct yb_sched *sched, uint64_t block)
+{
+    return yb_sched_index_tiers(sched->index, block, YB_SCHED_SHARED) != 0 &&
+           yb_sched_index_holder(sched->index, block) == YB_SCHED_NONE;
+}
 
+/* Find the hottest; with a scheduler, only of those that are in the object store alone. */
 static uint32_t
-hottest(const struct yb_sched_heat *heat, const struct yb_sched *sched, wanted_fn *wanted,
-        double least, uint64_t now_ns, struct yb_sched_hot *hot_out, uint32_t count_max)
+hottest(const struct yb_sched_heat *heat, const struct yb_sched *sched, double least,
+        uint64_t now_ns, struct yb_sched_hot *hot_out, uint32_t count_max)
 {
     uint32_t count = 0;
 
@@ -303,7 +309,7 @@ hottest(const struct yb_sched_heat *heat, const struct yb_sched *sched, wanted_f
         }
         hot.heat = heat_of(heat, &heat->entries[i], now_ns);
         if (hot.heat < least || (count == count_max && !is_colder(&hot_out[0], &hot)) ||
-            (wanted != NULL && !wanted(sched, hot.block))) {
+            (sched != NULL && !is_cold_only(sched, hot.block))) {
             continue;
         }
         if (count < count_max) {
@@ -329,17 +335,10 @@ yb_sched_heat_hottest(const struct yb_sched_heat *heat, double least, uint64_t n
                       struct yb_sched_hot *hot_out, uint32_t count_max)
 {
     YB_ASSERT_OBJ(heat, HEAT_MAGIC);
-    return hottest(heat, NULL, NULL, least, now_ns, hot_out, count_max);
+    return hottest(heat, NULL, least, now_ns, hot_out, count_max);
 }
 
 /* ---- moves ----------------------------------------------------------------------------------- */
-
-static bool
-is_cold_only(const struct yb_sched *sched, uint64_t block)
-{
-    return yb_sched_index_tiers(sched->index, block, YB_SCHED_SHARED) != 0 &&
-           yb_sched_index_holder(sched->index, block) == YB_SCHED_NONE;
-}
 
 /* Return the place that is done with its prefills first. */
 static uint32_t
@@ -368,9 +367,7 @@ yb_sched_heat_moves(const struct yb_sched_heat *heat, const struct yb_sched *sch
     YB_ASSERT_OBJ(heat, HEAT_MAGIC);
     YB_ASSERT_OBJ(sched, YB_SCHED_MAGIC);
     count_max = count_max < 64 ? count_max : 64;
-    count = idle == YB_SCHED_NONE
-                ? 0
-                : hottest(heat, sched, is_cold_only, least, now_ns, hot, count_max);
+    count = idle == YB_SCHED_NONE ? 0 : hottest(heat, sched, least, now_ns, hot, count_max);
     for (uint32_t i = 0; i < count; i++) {
         const struct entry *entry = find(heat, hot[i].block);
         uint32_t to =

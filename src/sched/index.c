@@ -581,11 +581,12 @@ note_coming(struct yb_sched_index_match *match, uint32_t aux, uint32_t first, ui
 }
 
 void
-yb_sched_index_match(const struct yb_sched_index *index, const uint64_t *blocks, uint32_t count,
-                     bool exact, struct yb_sched_index_active *active,
-                     struct yb_sched_hit *hits_out, struct yb_sched_index_match *match_out)
+yb_sched_index_match(const struct yb_sched_index *index, const struct yb_sched_index_prompt *prompt,
+                     struct yb_sched_index_active *active, struct yb_sched_hit *hits_out,
+                     struct yb_sched_index_match *match_out)
 {
-    struct walk walk = {.index = index, .blocks = blocks, .count = count};
+    struct walk walk = {.index = index, .blocks = prompt->blocks, .count = prompt->count};
+    uint32_t count = prompt->count;
     uint32_t position = 0;
     uint32_t left;
     struct step step;
@@ -604,8 +605,8 @@ yb_sched_index_match(const struct yb_sched_index *index, const uint64_t *blocks,
     left = begin(index, active, step.set);
     while (position < count && (step.set != 0 || step.aux != 0)) {
         struct step next;
-        uint32_t end = exact ? next_change_exact(&walk, position, step, &next)
-                             : next_change(&walk, position, step, &next);
+        uint32_t end = prompt->exact ? next_change_exact(&walk, position, step, &next)
+                                     : next_change(&walk, position, step, &next);
 
         note_coming(match_out, step.aux, position, end);
         object = object && (step.aux & AUX_OBJECT) != 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * index.h -- which block lies where, for thousands of places, and how long the runs of a prompt are.
+ * index.h -- which block lies where, for thousands of places, and the runs of a prompt.
  *
  * Blocks that came together are held by the same places. So a block does not have a list of its
  * holders: it has the number of a set, and equal sets are one.
@@ -10,16 +10,15 @@
  *
  * Along a prompt the number of the set changes only where some place's run ends. Such a change is
  * looked for by jumps of 1, 2, 4, ... blocks and then by halving; only there are sets compared, and
- * only with the places whose run has not ended. A prompt of a million tokens takes some dozens of
- * probes.
+ * only with the places whose run has not ended. A prompt of a million tokens takes dozens of probes.
  *
  * Invariants
  *   I1  A set number stands for exactly one set of (place, tiers); 0 is the empty one. Sets are
  *       sorted, no place twice, no place without a tier.
  *   I2  A set is kept as long as a block has it, and no longer.
  *   I3  A record without holders, object store and producer does not exist.
- *   I4  Runs by jumping are those by looking at each block, if each place that holds a block in some
- *       tier or a nearer one holds all before it so, too. `exact` looks at each.
+ *   I4  Runs by jumping are those by looking at each block, if each place that holds a block in
+ *       some tier or a nearer one holds all before it so, too. `exact` looks at each.
  *   I5  add, drop and mark refuse rather than pass a bound; nothing has changed then.
  *
  * Producers A running prefill marks the blocks that it will compute. Marks name a slot and its
@@ -56,6 +55,13 @@ struct yb_sched_coming {
     uint32_t producer; /* Its slot. */
     uint32_t first;
     uint32_t end;
+};
+
+/* What is looked up. */
+struct yb_sched_index_prompt {
+    const uint64_t *blocks;
+    uint32_t count;
+    bool exact; /* I4 */
 };
 
 /* What a match found beside the hits. */
@@ -103,9 +109,10 @@ bool yb_sched_index_sweep(struct yb_sched_index *index, uint32_t steps);
 
 /* Find the runs of a prompt. hits_out[places_max] is zeroed and then filled in, but for `soon`.
  * `active` has room for places_max. */
-void yb_sched_index_match(const struct yb_sched_index *index, const uint64_t *blocks,
-                          uint32_t count, bool exact, struct yb_sched_index_active *active,
-                          struct yb_sched_hit *hits_out, struct yb_sched_index_match *match_out);
+void yb_sched_index_match(const struct yb_sched_index *index,
+                          const struct yb_sched_index_prompt *prompt,
+                          struct yb_sched_index_active *active, struct yb_sched_hit *hits_out,
+                          struct yb_sched_index_match *match_out);
 
 struct yb_sched_index_info {
     uint64_t blocks;

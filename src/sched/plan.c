@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a place would have to load for a prompt, when that would be there, and how much of it to use.
+ * What a place would have to load for a prompt, when that would be there, and how much of it to
+ * use.
  */
 #include <math.h>
 

@@ -5,15 +5,14 @@
  * A policy is a table of functions in a file of its own, src/sched/route_<name>.c or
  * admit_<name>.c, and one line in route.c. docs/scheduling.md says how to add one.
  *
- * What the scheduler does around it: it looks the prompt up, asks the policy for a place and a plan,
- * chooses a place for decode (unless the policy has a way of its own), asks the admission policy,
- * and writes the instructions that the plan needs. So a policy that only has an opinion on the place
- * is three lines long.
+ * What the scheduler does around it: it looks the prompt up, asks the policy for a place and a
+ * plan, chooses a place for decode (unless the policy has a way of its own), asks the admission
+ * policy, and writes the instructions that the plan needs. So a policy that only has an opinion on
+ * the place is three lines long.
  *
  * Invariants
- *   R1  choose() reads the view and changes nothing but the plan: the same view gives the same plan.
- *       Chance comes from view->chance. What a policy remembers is in `state`, and only commit()
- *       changes it.
+ *   R1  choose() changes nothing but the plan, and the same view gives the same plan. Chance comes
+ *       from view->chance. What a policy remembers is in `state`, and only commit() changes it.
  *   R2  choose() names a place of view->prefills. (There is at least one.)
  *   R3  No function allocates.
  *
@@ -31,8 +30,8 @@
 #include "sched/index.h"
 #include "yuebing/sched.h"
 
-/* How busy a place is, as far as this conductor knows: its last report, its own decisions since, and
- * a guess at those of other conductors. One cache line. */
+/* How busy a place is, as far as this conductor knows: its last report, its own decisions since,
+ * and a guess at those of other conductors. One cache line. */
 struct yb_sched_load {
     uint64_t done_ns;        /* When all that waits for prefill will have been prefilled. */
     uint64_t prefill_tokens; /* That this takes. */
@@ -122,8 +121,8 @@ struct yb_sched_routing {
     size_t state_bytes; /* Of what it remembers; zeroed at create. 0: nothing. At most
                            YB_SCHED_STATE_BYTES_MAX. */
 
-    /* Choose a place and what is reused there. `plan_out` is zeroed. It is enough to call one of the
-     * functions below. */
+    /* Choose a place and what is reused there. `plan_out` is zeroed. It is enough to call one of
+     * the functions below. */
     void (*choose)(const struct yb_sched_view *view, struct yb_sched_plan *plan_out);
 
     /* Choose a place of view->decodes for what `plan` prefills; NULL: yb_sched_decode_least(). Not
@@ -179,8 +178,8 @@ uint32_t yb_sched_view_tokens(const struct yb_sched_view *view, uint32_t blocks)
 uint64_t yb_sched_view_draw(const struct yb_sched_view *view, uint32_t place);
 
 /* Return how long it takes until the bytes of `tokens` tokens have come from a place, or from
- * YB_SCHED_SHARED, to another: backlogs counted, but not whether they are there yet. Infinity: there
- * is no way. */
+ * YB_SCHED_SHARED, to another: backlogs counted, but not whether they are there yet. Infinity:
+ * there is no way. */
 double yb_sched_view_transfer_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to,
                                  uint32_t tokens);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cache-local: the earliest first token with what each place has itself (Mooncake, FAST 2025, Fig. 5
- * "local cache aware"). Nothing is fetched.
+ * cache-local: the earliest first token with what each place has itself (Mooncake, FAST 2025, Fig.
+ * 5 "local cache aware"). Nothing is fetched.
  */
 #include <math.h>
 

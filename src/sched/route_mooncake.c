@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mooncake: Algorithm 1 of Mooncake (FAST 2025). For each place, either what it has itself, or, where
- * the best place has `fetch_threshold` times as much, a transfer of the difference; queue, transfer
- * and prefill added up; the least wins. What is fetched stays, so hot blocks get copies.
+ * mooncake: Algorithm 1 of Mooncake (FAST 2025). For each place, either what it has itself, or,
+ * where the best place has `fetch_threshold` times as much, a transfer of the difference; queue,
+ * transfer and prefill added up; the least wins. What is fetched stays, so hot blocks get copies.
  *
  * As the paper does, a decision counts at once as what the place has, and a hit as ready.
  */

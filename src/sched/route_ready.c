@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ready: the earliest first token, with everything counted that it has to wait for: the queue of the
- * place, the links' backlogs, the racks between, and what others are still computing. At each place
- * the prompt is split where loading and computing, layer by layer, end together.
+ * ready: the earliest first token, with everything counted that it has to wait for: the queue of
+ * the place, the links' backlogs, the racks between, and what others are still computing. At each
+ * place the prompt is split where loading and computing, layer by layer, end together.
  *
- * For each place there are several sources of what it does not have: the place with the longest run,
- * that of its own rack, the object store, and running prefills. Each would have to be split. So a
- * bound is worked out first, which costs a few multiplications: the time that the place would need
- * if the longest run of all came to it over its own links, empty. Where that is not earlier than
- * what has been found, the place is passed by.
+ * For each place there are several sources of what it does not have: the place with the longest
+ * run, that of its own rack, the object store, and running prefills. Each would have to be split.
+ * So a bound is worked out first, which costs a few multiplications: the time that the place would
+ * need if the longest run of all came to it over its own links, empty. Where that is not earlier
+ * than what has been found, the place is passed by.
  */
 #include <math.h>
 
@@ -125,8 +125,9 @@ try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
     }
 }
 
-/* Return a time before which no plan for the place can finish. Prefill is a concave function of what
- * is reused, so it is nowhere below its chord; the bound is where that meets the line of loading. */
+/* Return a time before which no plan for the place can finish. Prefill is a concave function of
+ * what is reused, so it is nowhere below its chord; the bound is where that meets the line of
+ * loading. */
 static double
 bound_ns(const struct search *search, uint32_t place)
 {

@@ -293,8 +293,8 @@ list_set(uint32_t *list, uint32_t *count, uint32_t place, bool in)
     }
 }
 
-/* Put the place where requests for it are looked for. With prefill and decode at one place, it needs
- * both roles. */
+/* Put the place where requests for it are looked for. With prefill and decode at one place, it
+ * needs both roles. */
 static void
 place_lists(struct yb_sched *sched, uint32_t place)
 {

@@ -15,9 +15,9 @@
 #define YB_SCHED_MAGIC         0x73636864u
 #define YB_SCHED_SCRATCH_MAGIC 0x73637273u
 
-/* A decision that is not ended. Its place in the array is number % pending_max. It is in the list of
- * its prefill place until that place's report has it, and then, or at once if decode is elsewhere,
- * in that of its decode place until a report has it there. */
+/* A decision that is not ended. Its place in the array is number % pending_max. It is in the list
+ * of its prefill place until that place's report has it, and then, or at once if decode is
+ * elsewhere, in that of its decode place until a report has it there. */
 struct yb_sched_pending {
     uint64_t number; /* 0: free. */
     uint64_t finish_ns;

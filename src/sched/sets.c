@@ -150,8 +150,8 @@ piece_take(struct yb_sched_sets *sets, uint32_t piece)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* What is to become of a set: its members, with `insert` (0: nothing) at `at`, and `skip` of the old
- * ones left out there. */
+/* What is to become of a set: its members, with `insert` (0: nothing) at `at`, and `skip` of the
+ * old ones left out there. */
 struct change {
     const uint32_t *old;
     uint32_t old_count;

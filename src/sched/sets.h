@@ -61,8 +61,9 @@ const uint32_t *yb_sched_sets_members(const struct yb_sched_sets *sets, uint32_t
 /* Return the tiers of a place in a set; 0: it is no member. */
 uint32_t yb_sched_sets_tiers(const struct yb_sched_sets *sets, uint32_t set, uint32_t place);
 
-/* Make *set the set in which `place` has `tiers` (0: it is no member) and all else is as before; the
- * user gives the old one back and has the new one. Fails with NO_SPACE, having changed nothing. */
+/* Make *set the set in which `place` has `tiers` (0: it is no member) and all else is as before;
+ * the user gives the old one back and has the new one. Fails with NO_SPACE, having changed
+ * nothing. */
 YB_CHECKED enum yb_status yb_sched_sets_change(struct yb_sched_sets *sets, uint32_t *set,
                                                uint32_t place, uint32_t tiers);
 

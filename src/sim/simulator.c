@@ -227,8 +227,6 @@ arrive(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
         .input_tokens = asked->input_tokens,
         .blocks = simulator->names,
         .block_count = yb_trace_blocks_of(simulator->trace, index),
-        .not_at = YB_SCHED_NONE,
-        .decode_at = YB_SCHED_NONE,
     };
     struct yb_sched_decision decision;
     enum yb_status status;
@@ -249,7 +247,10 @@ arrive(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
     if (status != YB_OK) {
         return status;
     }
-    yb_sched_commit(simulator->scheds[conductor], &question, &decision, now_ns);
+    status = yb_sched_commit(simulator->scheds[conductor], &question, &decision, now_ns);
+    if (status != YB_OK) {
+        return status;
+    }
     simulator->requests[index].conductor = (uint8_t)conductor;
     if (!decision.accepted) {
         reject(simulator, index, now_ns);
