@@ -157,8 +157,8 @@ struct yb_tier_forecast {
 struct yb_tier_events {
     /* Recovery found a RESIDENT block; returns false if nobody wants it (another grant is newer,
      * its tenant was flushed): the tier then drops it. Before `recovered` ran, what is not found
-     * is not known. A medium whose names say enough is not read for it: the key, group and parent are
-     * then 0, and a load's record has them. The strings are borrowed for the call. */
+     * is not known. A medium whose names say enough is not read for it: the key, group and parent
+     * are then 0, and a load's record has them. The strings are borrowed for the call. */
     bool (*found)(void *owner, const struct yb_tier_record *record);
     void (*recovered)(void *owner, enum yb_status status);
 

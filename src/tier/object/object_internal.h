@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * object_internal.h -- what the files of the object tier share.
+ *
+ * An operation, or something the tier does of itself, is a work. A work asks the medium for one
+ * thing after the other; while it does it has a flight, of which there are as many as requests may
+ * be under way.
+ *
+ *     FREE -> QUEUED --------> FLYING -> (step) -> ENDED -> FREE
+ *               ^  \             |           \        ^
+ *               |   +-- deadline, cancel -----+-------+
+ *               +---- WAITING <--+
+ *                     (pause)
+ *
+ * `plan` fills in the request of the stage that the work is in; `step` judges the answer, and moves
+ * to the next stage or ends the work.
+ */
+#ifndef YB_TIER_OBJECT_INTERNAL_H
+#define YB_TIER_OBJECT_INTERNAL_H
+
+#include "base/check.h"
+#include "base/fair.h"
+#include "tier/object/index.h"
+#include "tier/object/name.h"
+#include "tier/object/object.h"
+#include "tier/object/record.h"
+
+#define OBJECT_MAGIC     0x594f424au /* "YOBJ" */
+#define EDGE_BYTES       ((size_t)YB_TIER_CHUNK_BYTES)
+#define RECORD_BYTES_MAX ((size_t)20 * 1024)
+#define LIST_ENTRIES     1000u
+#define FOUND_ENTRIES    8u
+#define GAP_BYTES_MAX    (1u << 20)
+#define ATTEMPTS_MAX     5u
+#define FAILURES_MAX     3u /* Works in a row: then the tier steps aside. */
+#define OWN_WORKS        64u
+#define OWN_DELETES_MAX  32u
+
+struct object_tier;
+struct work;
+
+enum work_state { WORK_FREE, WORK_IDLE, WORK_QUEUED, WORK_WAITING, WORK_FLYING, WORK_ENDED };
+
+enum work_stage {
+    STAGE_PUT,
+    STAGE_CHECK,      /* HEAD, after an answer that was lost. */
+    STAGE_UNDO,       /* DELETE of what was killed meanwhile. */
+    STAGE_PROBE,      /* LIST of a hash. */
+    STAGE_WAS_KILLED, /* HEAD of the kill object of what a probe found. */
+    STAGE_TAIL,       /* GET of a record alone. */
+    STAGE_GET,
+    STAGE_MARK,   /* PUT of a kill object or a flush marker. */
+    STAGE_DELETE, /* Of the object ... */
+    STAGE_UNMARK, /* ... and of its kill object. */
+    STAGE_LIST_FLUSHES,
+    STAGE_LIST_KILLS,
+    STAGE_LIST_BLOCKS,
+    STAGE_TRY,
+};
+
+/* One request that is under way, and the memory it needs. */
+struct flight {
+    struct yb_object_request request; /* First. */
+    struct object_tier *tier;
+    struct work *work; /* NULL: free. */
+    struct flight *next;
+    uint8_t *record;               /* RECORD_BYTES_MAX. */
+    uint8_t *edges[2];             /* EDGE_BYTES each. */
+    struct yb_object_entry *found; /* PROBE: a few. */
+    struct yb_tier_record parsed;  /* By `after`: what the record says. */
+    char tenant[72];
+    uint64_t record_bytes;
+    uint64_t first; /* Of a GET: of the value, from ... */
+    uint64_t last;  /* ... to, in whole chunks. */
+    enum yb_class traffic_class;
+    uint64_t bytes;
+    struct iovec staging; /* Of a hedge. */
+};
+
+struct work {
+    struct yb_fair_item item; /* First. */
+    struct object_tier *tier;
+    struct work *next;
+    const struct work_kind *kind;
+    struct yb_tier_op *op; /* NULL: the tier's own. */
+    struct yb_timer timer;
+    struct flight *flight;
+    struct flight *hedge;
+    uint64_t deadline_ns;
+    uint64_t again_ns;
+    uint32_t place;        /* Of its block. */
+    uint64_t base;         /* A load's: where its image begins in the object ... */
+    uint64_t record_bytes; /* ... and how long the record is. */
+    enum work_state state;
+    enum work_stage stage;
+    enum yb_status ends;
+    uint8_t attempts;
+    bool cancelled;
+    bool killed;                /* A store's: what it has put must go again. */
+    bool sent;                  /* An answer was lost: it may have happened. */
+    bool refly;                 /* Goes on with its flight. */
+    bool deletes;               /* A kill's: there is an object of its own. */
+    uint32_t page;              /* A sweep's: entries, ... */
+    uint32_t swept;             /* ... and those that were looked at. */
+    struct yb_object_name name; /* What a probe found; what a work of the tier's own is about. */
+    void *cursor;
+};
+
+struct work_kind {
+    const char *name;
+    void (*plan)(struct work *work, struct flight *flight);
+    void (*step)(struct work *work, struct flight *flight, enum yb_status status);
+    void (*failed)(struct work *work); /* Before it ends badly; NULL: nothing. */
+    void (*over)(struct work *work);   /* When it has ended, however; NULL: nothing. */
+};
+
+struct object_tier {
+    struct yb_tier head; /* First. */
+    uint32_t magic;
+    struct yb_object_options options; /* With the defaults. */
+    struct yb_loop *loop;
+    struct yb_object_backend *backend;
+    struct yb_helper_pool *pool;
+    struct yb_object_index *index;
+
+    struct work *works;
+    struct work *free_works;
+    uint32_t own_works; /* Of the tier's own, under way. */
+    struct flight *flights;
+    struct flight *free_flights;
+    void *memory; /* Of the flights. */
+    size_t memory_bytes;
+    struct yb_object_entry *entries;     /* LIST_ENTRIES, for the one listing at a time. */
+    struct yb_fair fair[YB_CLASS_COUNT]; /* Earliest deadline first in each. */
+    uint32_t flying[YB_CLASS_COUNT];
+    uint32_t flying_max[YB_CLASS_COUNT];
+    uint64_t flying_bytes;
+    struct work *ended;
+    struct work **ended_tail;
+    struct yb_task task;
+    struct yb_timer timer; /* Once a second: what is gone is collected; whether it is back. */
+    uint32_t busy;         /* Works that are not free. */
+    uint64_t random;
+
+    bool stopping;
+    bool recovering;
+    bool kills_known; /* Its listings of flushes and kills are complete. */
+    bool begun;       /* Recovery's work is under way, or over. */
+    uint32_t gone;    /* Blocks that are GONE. */
+    uint32_t sweep_at;
+    bool flushed; /* A listing for what is flushed is due, or under way. */
+    bool sweeping;
+    struct work *sweeper;
+    uint32_t flush_left; /* Places that have still to be looked at for what was flushed. */
+    enum yb_status recovery_status;
+    uint32_t failures;
+    enum yb_status aside;
+    bool trying;
+    char last_why[YB_OBJECT_WHY_BYTES];
+
+    struct yb_tier_info info; /* Its counters. */
+    struct yb_object_stats stats;
+    struct yb_histogram first_byte_us;
+    struct yb_histogram transfer_us;
+    uint64_t base_us; /* Averages, for the forecast. */
+    uint64_t rate;
+    uint64_t p95_ns; /* Until the first byte; 0: not known. */
+    uint32_t since_p95;
+};
+
+static inline struct object_tier *
+object_of(struct yb_tier *tier)
+{
+    struct object_tier *object = (struct object_tier *)tier;
+
+    YB_ASSERT_OBJ(object, OBJECT_MAGIC);
+    return object;
+}
+
+/* ---- works (work.c) ---- */
+
+/* Take a work, IDLE. NULL: there is none. The tier's own have a few to themselves. */
+struct work *yb_object_work_take(struct object_tier *object, const struct work_kind *kind,
+                                 struct yb_tier_op *op);
+void yb_object_work_queue(struct work *work, enum work_stage stage, uint64_t cost);
+/* Take a work and queue it. */
+struct work *yb_object_work_start(struct object_tier *object, const struct work_kind *kind,
+                                  struct yb_tier_op *op, enum work_stage stage, uint64_t cost);
+/* Take one that ends at once, without having asked. */
+struct work *yb_object_work_end_at_once(struct object_tier *object, const struct work_kind *kind,
+                                        struct yb_tier_op *op, enum yb_status status);
+/* From `step`: ask for the next thing. */
+void yb_object_work_go(struct work *work, enum work_stage stage);
+/* From `step`: the same again, after a pause; false: it has been tried often enough, or there is no
+ * time for it. */
+YB_CHECKED bool yb_object_work_again(struct work *work, const struct flight *flight,
+                                     enum yb_status status);
+void yb_object_work_end(struct work *work, enum yb_status status);
+/* End it with what the failure means for whoever asked. */
+void yb_object_work_fail(struct work *work, enum yb_status status);
+void yb_object_work_end_waiting(struct object_tier *object, enum yb_status status);
+void yb_object_work_fired(struct yb_timer *timer);
+void yb_object_work_cancel(struct work *work);
+void yb_object_work_urge(struct work *work, enum yb_class traffic_class, uint64_t deadline_ns);
+void yb_object_pump(struct object_tier *object);
+void yb_object_flight_done(struct yb_object_request *request, enum yb_status status);
+bool yb_object_retryable(enum yb_status status);
+
+/* ---- the tier (object.c) ---- */
+void yb_object_step_aside(struct object_tier *object, enum yb_status status, const char *why);
+/* A block is GONE from now on; its object is to be deleted, unless somebody else does it. */
+void yb_object_drop(struct object_tier *object, struct yb_object_block *block);
+void yb_object_tell_lost(struct object_tier *object, struct yb_id hash, uint64_t grant,
+                         enum yb_status why);
+void yb_object_block_name(const struct object_tier *object, const struct yb_object_block *block,
+                          struct yb_object_name *name_out);
+uint64_t yb_object_block_bytes(const struct object_tier *object,
+                               const struct yb_object_block *block);
+
+/* ---- operations ---- */
+enum yb_status yb_object_store(struct yb_tier *tier, struct yb_tier_store *store);
+enum yb_status yb_object_load(struct yb_tier *tier, struct yb_tier_load *load);
+enum yb_status yb_object_kill(struct yb_tier *tier, struct yb_tier_kill *kill);
+enum yb_status yb_object_flush(struct yb_tier *tier, struct yb_tier_flush *flush);
+void yb_object_recover(struct object_tier *object);
+void yb_object_sweep(struct object_tier *object);
+void yb_object_sweep_begin(struct object_tier *object);
+void yb_object_sweep_on(struct object_tier *object);
+/* Delete an object in the background; false: too many are being deleted. */
+bool yb_object_delete_later(struct object_tier *object, const struct yb_object_name *name);
+void yb_object_found(struct object_tier *object, struct yb_object_block *block,
+                     const struct yb_tier_record *record);
+
+extern const struct work_kind yb_object_store_kind;
+extern const struct work_kind yb_object_plain_kind; /* It ends, and that is all. */
+
+#endif /* YB_TIER_OBJECT_INTERNAL_H */

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A block comes in. The chunks that a range touches are read whole, since each has one checksum:
+ * what was not asked for of them goes to the flight's own memory. The record behind the value is
+ * read with it; where the range ends far before, it is asked for first.
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "tier/object/object_internal.h"
+
+static struct yb_tier_load *
+load_of(const struct work *work)
+{
+    return (struct yb_tier_load *)work->op;
+}
+
+/* ---- on a thread of the backend's ------------------------------------------------------------ */
+
+static enum yb_status
+check_record(struct flight *flight, const uint8_t **sums_out)
+{
+    const struct work *work = flight->work;
+    const struct yb_tier_load *load = load_of(work);
+    struct yb_tier_record *record = &flight->parsed;
+    enum yb_status status = yb_object_record_decode(flight->record, flight->record_bytes, record,
+                                                    flight->tenant, sums_out);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    if (!yb_id_equal(record->hash, work->name.hash) || record->grant != work->name.grant ||
+        record->size != work->name.size) {
+        return YB_CORRUPT;
+    }
+    if (load->key_bytes != 0 && (load->key_bytes != record->key_bytes ||
+                                 memcmp(load->key, record->key, record->key_bytes) != 0)) {
+        return YB_NOT_FOUND; /* Another key with the same hash. */
+    }
+    return YB_OK;
+}
+
+/* Compare the chunks from `first` to `last`. */
+static enum yb_status
+check_chunks(const struct flight *flight, const uint8_t *sums)
+{
+    const struct yb_tier_load *load = load_of(flight->work);
+    uint64_t at = flight->first;
+    uint64_t end = load->offset + load->length;
+    struct iovec piece;
+    uint32_t sum = 0, told = 0;
+
+    for (uint32_t i = 0;
+         at < flight->last && yb_object_piece(&flight->request.bytes, &i, &piece);) {
+        const uint8_t *base = piece.iov_base;
+        size_t left = piece.iov_len;
+
+        while (left > 0) {
+            uint64_t chunk = at / YB_TIER_CHUNK_BYTES;
+            size_t room = (size_t)(YB_TIER_CHUNK_BYTES - at % YB_TIER_CHUNK_BYTES);
+            size_t part = left < room ? left : room;
+
+            sum = yb_crc32c_update(sum, base, part);
+            base += part;
+            left -= part;
+            at += part;
+            if (at % YB_TIER_CHUNK_BYTES == 0 || at == flight->parsed.size) {
+                if (sum != yb_object_record_sum(sums, (uint32_t)chunk)) {
+                    return YB_CORRUPT;
+                }
+                if (load->sums_out != NULL && chunk * YB_TIER_CHUNK_BYTES >= load->offset &&
+                    at <= end) {
+                    load->sums_out[told++] = sum;
+                }
+                sum = 0;
+            }
+        }
+    }
+    return YB_OK;
+}
+
+static enum yb_status
+judge_tail(struct yb_object_request *request)
+{
+    const uint8_t *sums;
+
+    return check_record((struct flight *)request, &sums);
+}
+
+static enum yb_status
+judge(struct yb_object_request *request)
+{
+    struct flight *flight = (struct flight *)request;
+    const uint8_t *sums = NULL;
+    enum yb_status status = check_record(flight, &sums);
+
+    return status == YB_OK ? check_chunks(flight, sums) : status;
+}
+
+/* ---- the stages ------------------------------------------------------------------------------ */
+
+static bool
+is_far(const struct work *work)
+{
+    const struct yb_tier_load *load = load_of(work);
+
+    return work->name.size - load->offset - load->length > GAP_BYTES_MAX;
+}
+
+static void
+plan_get(struct work *work, struct flight *flight)
+{
+    const struct yb_tier_load *load = load_of(work);
+    struct yb_object_request *request = &flight->request;
+    uint64_t size = work->name.size, end = load->offset + load->length;
+    bool far = is_far(work); /* Then the record is here already. */
+
+    flight->first = load->offset - load->offset % YB_TIER_CHUNK_BYTES;
+    flight->last = (end + YB_TIER_CHUNK_BYTES - 1) / YB_TIER_CHUNK_BYTES * YB_TIER_CHUNK_BYTES;
+    flight->last = flight->last > size ? size : flight->last;
+    if (load->length == 0) {
+        flight->first = flight->last = end;
+    }
+    request->verb = YB_OBJECT_GET;
+    request->after = judge;
+    request->offset = work->base + flight->first;
+    request->bytes.lead = (struct iovec){flight->edges[0], load->offset - flight->first};
+    request->bytes.iov = load->iov;
+    request->bytes.iov_count = load->iov_count;
+    request->bytes.trail = (struct iovec){flight->edges[1], flight->last - end};
+    if (!far) {
+        request->bytes.gap = size - flight->last;
+        request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
+    }
+    flight->record_bytes = work->record_bytes;
+}
+
+static void
+plan(struct work *work, struct flight *flight)
+{
+    const struct yb_tier_load *load = load_of(work);
+    struct yb_object_request *request = &flight->request;
+
+    if (work->stage == STAGE_PROBE) {
+        YB_ASSERT(yb_object_name_prefix(load->tenant, load->flush, &load->hash, request->name) ==
+                  YB_OK);
+        request->verb = YB_OBJECT_LIST;
+        request->entries = flight->found;
+        request->entries_max = FOUND_ENTRIES;
+        return;
+    }
+    work->name.kind = work->stage == STAGE_WAS_KILLED ? YB_OBJECT_IS_KILL : YB_OBJECT_IS_BLOCK;
+    YB_ASSERT(yb_object_name_format(&work->name, request->name) == YB_OK);
+    if (work->stage == STAGE_WAS_KILLED) {
+        request->verb = YB_OBJECT_HEAD;
+        return;
+    }
+    if (work->stage == STAGE_GET) {
+        plan_get(work, flight);
+        return;
+    }
+    request->verb = YB_OBJECT_GET;
+    request->after = judge_tail;
+    request->offset = work->base + work->name.size;
+    request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
+    flight->record_bytes = work->record_bytes;
+}
+
+/* What the medium does not have, or has wrong, is dropped. */
+static void
+drop(struct work *work, enum yb_status why)
+{
+    struct object_tier *object = work->tier;
+    struct yb_object_block *block =
+        yb_object_index_find(object->index, work->name.hash, work->name.grant);
+
+    object->info.corrupt += why == YB_CORRUPT;
+    if (block != NULL && yb_object_block_state_of(block) == YB_OBJECT_BLOCK_RESIDENT) {
+        yb_object_drop(object, block);
+        yb_object_tell_lost(object, work->name.hash, work->name.grant, why);
+    }
+}
+
+static void
+finish(struct work *work, const struct flight *flight)
+{
+    struct yb_tier_load *load = load_of(work);
+    struct yb_object_block *block =
+        yb_object_index_find(work->tier->index, work->name.hash, work->name.grant);
+
+    load->record_out = flight->parsed;
+    memcpy(load->tenant_out, flight->tenant, sizeof(load->tenant_out));
+    memcpy(load->key_out, flight->parsed.key, flight->parsed.key_bytes);
+    load->record_out.tenant = load->tenant_out;
+    load->record_out.key = load->key_out;
+    if (block != NULL && yb_object_block_state_of(block) == YB_OBJECT_BLOCK_RESIDENT) {
+        yb_object_block_was_read(block);
+    }
+    yb_object_work_end(work, YB_OK);
+}
+
+/* Whether the range lies in a value of the size that was found. */
+static bool
+fits(const struct yb_tier_load *load, uint64_t size)
+{
+    return load->offset <= size && load->length <= size - load->offset;
+}
+
+/* The highest grant that a listing shows and that nobody has killed. */
+static void
+step_probe(struct work *work, struct flight *flight, enum yb_status status)
+{
+    struct object_tier *object = work->tier;
+    const struct yb_tier_load *load = load_of(work);
+    const struct yb_object_request *request = &flight->request;
+    struct yb_object_name name;
+    bool found = false;
+
+    if (status != YB_OK) {
+        if (!yb_object_work_again(work, flight, status)) {
+            yb_object_work_fail(work, status);
+        }
+        return;
+    }
+    object->backend->ops->end_list(object->backend, &flight->request);
+    for (uint32_t i = 0; i < request->entry_count; i++) {
+        const struct yb_object_block *known;
+        uint64_t record_bytes;
+
+        if (!yb_object_name_parse(request->entries[i].name, &name) ||
+            name.kind != YB_OBJECT_IS_BLOCK || request->entries[i].size < name.size ||
+            (load->grant != 0 && name.grant != load->grant) || !fits(load, name.size) ||
+            (found && name.grant < work->name.grant)) {
+            continue;
+        }
+        known = yb_object_index_find(object->index, name.hash, name.grant);
+        record_bytes = request->entries[i].size - name.size;
+        if ((known == NULL || yb_object_block_state_of(known) != YB_OBJECT_BLOCK_GONE) &&
+            record_bytes <= RECORD_BYTES_MAX) {
+            found = true;
+            work->name = name;
+            work->record_bytes = record_bytes;
+        }
+    }
+    if (!found) {
+        yb_object_work_end(work, YB_NOT_FOUND);
+    } else {
+        yb_object_work_go(work, !object->kills_known ? STAGE_WAS_KILLED
+                                : is_far(work)       ? STAGE_TAIL
+                                                     : STAGE_GET);
+    }
+}
+
+static void
+step_was_killed(struct work *work, struct flight *flight, enum yb_status status)
+{
+    if (status == YB_OK) {
+        yb_object_work_end(work, YB_NOT_FOUND);
+    } else if (status == YB_NOT_FOUND) {
+        yb_object_work_go(work, is_far(work) ? STAGE_TAIL : STAGE_GET);
+    } else if (!yb_object_work_again(work, flight, status)) {
+        yb_object_work_fail(work, status);
+    }
+}
+
+static void
+step(struct work *work, struct flight *flight, enum yb_status status)
+{
+    if (work->stage == STAGE_PROBE) {
+        step_probe(work, flight, status);
+        return;
+    }
+    if (work->stage == STAGE_WAS_KILLED) {
+        step_was_killed(work, flight, status);
+        return;
+    }
+    if (status == YB_OK && work->stage == STAGE_TAIL) {
+        yb_object_work_go(work, STAGE_GET);
+    } else if (status == YB_OK) {
+        finish(work, flight);
+    } else if (status == YB_NOT_FOUND && flight->request.judged) {
+        yb_object_work_end(work, YB_NOT_FOUND); /* The key is another one. */
+    } else if (status == YB_NOT_FOUND || status == YB_CORRUPT || status == YB_VERSION) {
+        drop(work, status == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT);
+        yb_object_work_end(work, status == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT);
+    } else {
+        work->stage = is_far(work) ? STAGE_TAIL : STAGE_GET;
+        if (!yb_object_work_again(work, flight, status)) {
+            yb_object_work_fail(work, status);
+        }
+    }
+}
+
+static const struct work_kind load_kind = {.name = "load", .plan = plan, .step = step};
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+/* Which block is meant; NULL with *status_out: none. */
+static const struct yb_object_block *
+choose(struct object_tier *object, const struct yb_tier_load *load, enum yb_status *status_out)
+{
+    const struct yb_object_block *highest =
+        yb_object_index_highest(object->index, load->hash, true);
+    const struct yb_object_block *block = highest;
+
+    *status_out = YB_NOT_FOUND;
+    if (load->grant != 0) {
+        block = yb_object_index_find(object->index, load->hash, load->grant);
+        if (block == NULL || yb_object_block_state_of(block) != YB_OBJECT_BLOCK_RESIDENT ||
+            yb_object_index_space_at(object->index, block->space)->dead) {
+            *status_out = highest == NULL ? YB_NOT_FOUND : YB_STALE;
+            block = NULL;
+        }
+    }
+    if (block != NULL) {
+        *status_out = fits(load, yb_object_block_size(block)) ? YB_OK : YB_INVALID;
+    }
+    return *status_out == YB_OK ? block : NULL;
+}
+
+enum yb_status
+yb_object_load(struct yb_tier *tier, struct yb_tier_load *load)
+{
+    struct object_tier *object = object_of(tier);
+    enum yb_status status;
+    const struct yb_object_block *block = choose(object, load, &status);
+    char unused[YB_OBJECT_NAME_MAX];
+    bool probes = status == YB_NOT_FOUND && object->recovering && load->tenant != NULL &&
+                  load->flush >= yb_object_index_floor(object->index, load->tenant) &&
+                  yb_object_name_prefix(load->tenant, load->flush, &load->hash, unused) == YB_OK;
+    struct work *work;
+
+    if (status == YB_INVALID) {
+        return YB_INVALID;
+    }
+    if (object->aside != YB_OK || object->stopping) {
+        status = YB_UNREACHABLE;
+        block = NULL;
+        probes = false;
+    }
+    if (block == NULL && !probes) {
+        work = yb_object_work_end_at_once(object, &yb_object_plain_kind, &load->op, status);
+        return work == NULL ? YB_AGAIN : YB_OK;
+    }
+    work = yb_object_work_start(object, &load_kind, &load->op, STAGE_PROBE, load->length);
+    if (work == NULL) {
+        return YB_AGAIN;
+    }
+    work->base = 0;
+    if (probes) {
+        object->stats.probes++;
+        return YB_OK;
+    }
+    yb_object_block_name(object, block, &work->name);
+    work->record_bytes = yb_object_block_bytes(object, block) - work->name.size;
+    work->stage = is_far(work) ? STAGE_TAIL : STAGE_GET;
+    return YB_OK;
+}
