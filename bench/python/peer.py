@@ -6,7 +6,7 @@ Each side has a virtual environment of its own and a master of its own; the same
 (engine_calls.py, kv_server.py) runs in both, in turn, several rounds; a row's figures are the
 medians of its rounds. A side that cannot run is listed with its error.
 
-    peer.py --ours VENV --peer VENV [--kv VENV] [--rounds 3] [--quick]
+    peer.py --ours VENV --peer VENV [--kv VENV] [--rounds 3] [--quick] [--only CALL,...]
 
 prints a table on stderr and one JSON line on stdout:
     {"rows": [{"call", "size", "batch", "unit", "peer_name", "ours", "peer", "ratio"}, ...],
@@ -183,8 +183,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--run-ms", type=int, default=300)
+    parser.add_argument("--only", help="these calls only, apart by commas; without --kv")
     args = parser.parse_args()
     options = ["--run-ms", str(args.run_ms)] + (["--quick"] if args.quick else [])
+    options += ["--only", args.only] if args.only else []
     sides = {"ours": Mooncake(args.ours, options)}
     if args.peer:
         sides["original"] = Mooncake(args.peer, options)

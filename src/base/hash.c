@@ -15,7 +15,6 @@
 
 #define LENGTH_BYTES 2u
 #define INPUT_BYTES  (LENGTH_BYTES + YB_HASH_TENANT_BYTES_MAX + YB_HASH_KEY_BYTES_MAX)
-#define LANES        4u
 
 _Static_assert(crypto_shorthash_siphashx24_KEYBYTES == YB_HASH_SEED_BYTES, "seed");
 _Static_assert(crypto_shorthash_siphashx24_BYTES == sizeof(struct yb_id), "name");
@@ -54,20 +53,14 @@ yb_hash_key(const uint8_t seed[YB_HASH_SEED_BYTES], struct yb_hash_bytes tenant,
 
 /* SipHash is one long chain: each of its steps waits for the one before, and most of what a core
  * could do meanwhile is idle. So inputs of one length are hashed side by side, one in each lane of
- * the compiler's vectors. */
-typedef uint64_t lanes __attribute__((vector_size(LANES * sizeof(uint64_t))));
+ * the compiler's vectors: eight where a register takes as many, four elsewhere. */
+#define LANES_MAX 8u
 
-struct state {
-    lanes v0;
-    lanes v1;
-    lanes v2;
-    lanes v3;
+struct inputs {
+    uint8_t bytes[LANES_MAX][INPUT_BYTES + 8]; /* Room for a word more. */
 };
 
-#define ALL(word)       ((lanes){(word), (word), (word), (word)})
-#define ROTATE(x, bits) (((x) << (bits)) | ((x) >> (64 - (bits))))
-
-static uint64_t
+static inline __attribute__((always_inline)) uint64_t
 word_at(const uint8_t *bytes)
 {
     uint64_t word;
@@ -76,95 +69,73 @@ word_at(const uint8_t *bytes)
     return word;
 }
 
-__attribute__((target("avx2"))) static void
-rounds(struct state *s, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        s->v0 += s->v1;
-        s->v2 += s->v3;
-        s->v1 = ROTATE(s->v1, 13) ^ s->v0;
-        s->v3 = ROTATE(s->v3, 16) ^ s->v2;
-        s->v0 = ROTATE(s->v0, 32);
-        s->v2 += s->v1;
-        s->v0 += s->v3;
-        s->v1 = ROTATE(s->v1, 17) ^ s->v2;
-        s->v3 = ROTATE(s->v3, 21) ^ s->v0;
-        s->v2 = ROTATE(s->v2, 32);
+#define WIDTH      4
+#define NAME(what) what##_4
+#define TARGET     __attribute__((target("avx2")))
+#define SAME(x)            \
+    {                      \
+        (x), (x), (x), (x) \
     }
-}
+#define EACH(f, x, y)                                  \
+    {                                                  \
+        f(x, 0, y), f(x, 1, y), f(x, 2, y), f(x, 3, y) \
+    }
+#include "base/hash_lanes.inc"
 
-/* Hash LANES inputs of `length` bytes each, with room for a word more behind each. */
-__attribute__((target("avx2"))) static void
-hash_lanes(const uint8_t seed[YB_HASH_SEED_BYTES], uint8_t input[LANES][INPUT_BYTES + 8],
-           size_t length, struct yb_id ids_out[LANES])
-{
-    uint64_t key[2];
-    struct state s;
-    lanes m, high;
-
-    memcpy(key, seed, sizeof(key));
-    s.v0 = ALL(key[0] ^ 0x736f6d6570736575ull);
-    s.v1 = ALL(key[1] ^ 0x646f72616e646f6dull ^ 0xee);
-    s.v2 = ALL(key[0] ^ 0x6c7967656e657261ull);
-    s.v3 = ALL(key[1] ^ 0x7465646279746573ull);
-    for (unsigned lane = 0; lane < LANES; lane++) { /* The last word ends with the length. */
-        memset(input[lane] + length, 0, 8);
-        input[lane][length / 8 * 8 + 7] = (uint8_t)length;
+#define WIDTH      8
+#define NAME(what) what##_8
+#define TARGET     __attribute__((target("avx512f,avx512vl")))
+#define SAME(x)                                \
+    {                                          \
+        (x), (x), (x), (x), (x), (x), (x), (x) \
     }
-    for (size_t at = 0; at <= length; at += 8) {
-        m = (lanes){word_at(input[0] + at), word_at(input[1] + at), word_at(input[2] + at),
-                    word_at(input[3] + at)};
-        s.v3 ^= m;
-        rounds(&s, 2);
-        s.v0 ^= m;
+#define EACH(f, x, y)                                                                       \
+    {                                                                                       \
+        f(x, 0, y), f(x, 1, y), f(x, 2, y), f(x, 3, y), f(x, 4, y), f(x, 5, y), f(x, 6, y), \
+            f(x, 7, y)                                                                      \
     }
-    s.v2 ^= ALL(0xee);
-    rounds(&s, 4);
-    m = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
-    s.v1 ^= ALL(0xdd);
-    rounds(&s, 4);
-    high = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        uint64_t halves[2] = {m[lane], high[lane]};
-
-        memcpy(ids_out[lane].bytes, halves, sizeof(halves));
-    }
-}
+#include "base/hash_lanes.inc"
 
 static bool
-same_length(const struct yb_hash_bytes keys[LANES])
+same_length(const struct yb_hash_bytes *keys, size_t count)
 {
-    for (unsigned lane = 1; lane < LANES; lane++) {
-        if (keys[lane].length != keys[0].length) {
+    for (size_t i = 1; i < count; i++) {
+        if (keys[i].length != keys[0].length) {
             return false;
         }
     }
     return true;
 }
 
-/* Hash keys from the first on as long as LANES of them are of one length. Returns how many. */
+/* Hash keys from the first on as long as a register's lanes are of one length. Returns how many. */
 static size_t
 hash_alike(const uint8_t seed[YB_HASH_SEED_BYTES], struct yb_hash_bytes tenant,
            const struct yb_hash_bytes *keys, size_t count, struct yb_id *ids_out)
 {
-    uint8_t input[LANES][INPUT_BYTES + 8];
+    size_t wide = __builtin_cpu_supports("avx512vl") ? 8 : __builtin_cpu_supports("avx2") ? 4 : 0;
+    struct inputs inputs;
     size_t before = 0;
     size_t done = 0;
 
-    if (count < LANES || !__builtin_cpu_supports("avx2")) {
+    wide = wide == 8 && count < 8 ? 4 : wide;
+    if (wide == 0 || count < wide || !same_length(keys, wide)) {
         return 0;
     }
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        before = begin_input(input[lane], tenant);
+    for (size_t lane = 0; lane < wide; lane++) {
+        before = begin_input(inputs.bytes[lane], tenant);
     }
-    for (; count - done >= LANES && same_length(keys + done); done += LANES) {
+    for (; count - done >= wide && same_length(keys + done, wide); done += wide) {
         size_t length = keys[done].length;
 
         YB_ASSERT(length > 0 && length <= YB_HASH_KEY_BYTES_MAX);
-        for (unsigned lane = 0; lane < LANES; lane++) {
-            memcpy(input[lane] + before, keys[done + lane].data, length);
+        for (size_t lane = 0; lane < wide; lane++) {
+            memcpy(inputs.bytes[lane] + before, keys[done + lane].data, length);
         }
-        hash_lanes(seed, input, before + length, ids_out + done);
+        if (wide == 8) {
+            hash_8(seed, &inputs, before + length, ids_out + done);
+        } else {
+            hash_4(seed, &inputs, before + length, ids_out + done);
+        }
     }
     return done;
 }

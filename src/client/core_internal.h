@@ -108,10 +108,10 @@ struct yb_core_work {
     struct yb_core_work *previous;
     struct yb_core_item *items; /* Grows with the largest batch, and is kept. */
     uint32_t room;
-    uint32_t left; /* Items that have not ended. */
-    uint32_t ios;  /* Messages under way. */
+    uint32_t left;   /* Items that have not ended. */
+    uint32_t ios;    /* Messages under way. */
+    uint32_t joined; /* Items whose keys are hashed: the first ones. */
     uint64_t write;
-    bool joined; /* Keys are hashed. */
     bool cancelled;
     bool over; /* Its time has passed: nothing new is sent. */
     struct yb_core_list lookup;

@@ -279,7 +279,7 @@ rehash(struct yb_client_core *core)
     struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
 
     for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {
-        for (uint32_t i = 0; work->joined && i < work->batch->count; i++) {
+        for (uint32_t i = 0; i < work->joined; i++) {
             const struct yb_client_item *item = &work->batch->items[i];
             struct yb_hash_bytes key = {item->key, item->key_bytes};
 
