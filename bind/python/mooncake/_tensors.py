@@ -6,10 +6,13 @@ needs it. The parts of a tensor that is split are objects of their own; their ke
 """
 import ctypes
 import json
+import logging
 import operator
 import struct
 
 from yuebing import _native
+
+log = logging.getLogger("mooncake.store")
 
 _INVALID = _native.CODES["INVALID_PARAMS"]
 _NOT_SUPPORTED = _native.CODES["NOT_SUPPORTED"]
@@ -17,7 +20,7 @@ _FILE_NOT_FOUND = _native.CODES["FILE_NOT_FOUND"]
 
 _MAGIC = 0x4D4F4F4E
 _VERSION = 1
-_DIMS = 8
+DIMS = 8
 _AXES = 4
 _HEADER = struct.Struct("<IHHiiIIQQ")
 _LAYOUT = struct.Struct("<8q8qII")
@@ -33,10 +36,10 @@ _DTYPES = [
     ("int64", 8, "I64"), ("uint64", 8, "U64"), ("bool", 1, "BOOL"), ("float16", 2, "F16"),
     ("bfloat16", 2, "BF16"), ("float8_e4m3fn", 1, "F8_E4M3"), ("float8_e5m2", 1, "F8_E5M2"),
 ]
-_KINDS = ("tp", "dp", "ep", "pp")
+KINDS = ("dp", "tp", "ep", "pp")
 
 
-def _torch():
+def torch_module():
     import torch
     return torch
 
@@ -84,36 +87,9 @@ class ReadTarget:
         self._mode = mode
 
 
-def _axes_of(parallelism):
-    """The axes in their canonical order; ValueError for one that cannot be."""
-    axes = [] if parallelism is None else list(parallelism.axes)
-    for axis in axes:
-        if axis.kind not in _KINDS or axis.size < 1 or not 0 <= axis.rank < axis.size:
-            raise ValueError(f"no such axis: {axis!r}")
-    if len({axis.kind for axis in axes}) != len(axes) or len(axes) > _AXES:
-        raise ValueError("each kind of axis may be there once")
-    return sorted(axes, key=lambda axis: _KINDS.index(axis.kind))
-
-
-def _key_of(key, axes):
-    if not axes:
-        return key
-    if len(axes) == 1 and axes[0].kind == "tp" and axes[0].expert_id is None and \
-            axes[0].stage_id is None:
-        return f"{key}_tp_{axes[0].rank}" if axes[0].size > 1 else key
-    parts = []
-    for axis in axes:
-        part = f"{axis.kind}_{axis.rank}of{axis.size}"
-        for mark, value in (("sd", axis.split_dim), ("eid", axis.expert_id),
-                            ("sid", axis.stage_id)):
-            part += "" if value is None else f"_{mark}{value}"
-        parts.append(part)
-    return f"{key}__" + "__".join(parts)
-
-
 # ---- metadata -----------------------------------------------------------------------------------
 
-def _dtype_code(dtype):
+def dtype_code(dtype):
     name = str(dtype).removeprefix("torch.")
     for code, (known, _, _) in enumerate(_DTYPES):
         if known == name:
@@ -125,53 +101,67 @@ def metadata_size():
     return _BYTES
 
 
-def _pack(dtype_code, shape, data_bytes, axes=()):
-    if len(shape) > _DIMS:
-        raise ValueError(f"a tensor has at most {_DIMS} dimensions")
-    dims = list(shape) + [-1] * (_DIMS - len(shape))
+def _pack(dtype, shape, data_bytes, axes=()):
+    if len(shape) > DIMS:
+        raise ValueError(f"a tensor has at most {DIMS} dimensions")
+    dims = list(shape) + [-1] * (DIMS - len(shape))
     whole = list(dims)
     for axis in axes:
         if axis.split_dim is not None and 0 <= axis.split_dim < len(shape):
             whole[axis.split_dim] *= axis.size
-    packed = _HEADER.pack(_MAGIC, _VERSION, _HEADER.size, dtype_code, len(shape),
+    packed = _HEADER.pack(_MAGIC, _VERSION, _BYTES, dtype, len(shape),
                           _LAYOUT_SHARD if axes else _LAYOUT_WHOLE, 0, _BYTES, data_bytes)
     packed += _LAYOUT.pack(*whole, *dims, len(axes), 0)
-    for i in range(_AXES):
-        if i < len(axes):
-            axis = axes[i]
-            split = -1 if axis.split_dim is None else axis.split_dim
-            extra = axis.expert_id if axis.expert_id is not None else axis.stage_id
-            packed += _AXIS.pack(_KINDS.index(axis.kind), i, axis.rank, axis.size, split,
-                                 -1 if extra is None else extra, 0)
-        else:
-            packed += _AXIS.pack(-1, -1, -1, -1, -1, -1, 0)
-    return packed
+    for i, axis in enumerate(axes):
+        split = -1 if axis.split_dim is None else axis.split_dim
+        extra = axis.expert_id if axis.expert_id is not None else axis.stage_id
+        if axis.kind == "tp" and 0 <= split < len(shape):
+            extra = shape[split]
+        packed += _AXIS.pack(KINDS.index(axis.kind), i, axis.rank, axis.size, split, extra or 0, 0)
+    return packed.ljust(_BYTES, b"\0")
+
+
+class Head:
+    """What the metadata of a tensor says; ValueError for what is no tensor."""
+
+    def __init__(self, head):
+        if len(head) < _BYTES:
+            raise ValueError("shorter than the metadata of a tensor")
+        magic, version, _, self.dtype, ndim, _, _, self.offset, self.data_bytes = \
+            _HEADER.unpack_from(head)
+        if magic != _MAGIC or version != _VERSION:
+            raise ValueError("not a tensor")
+        if not 0 <= self.dtype < len(_DTYPES) or not 0 <= ndim <= DIMS:
+            raise ValueError("a tensor of an unknown kind")
+        *dims, axes, _ = _LAYOUT.unpack_from(head, _HEADER.size)
+        self.whole = dims[:ndim]
+        self.shape = dims[DIMS:DIMS + ndim]
+        self.axes = []
+        for i in range(min(axes, _AXES)):
+            kind, _, rank, size, split, _, _ = _AXIS.unpack_from(
+                head, _HEADER.size + _LAYOUT.size + i * _AXIS.size)
+            if not 0 <= kind < len(KINDS):
+                raise ValueError("a tensor with an unknown axis")
+            self.axes.append(ParallelAxis(KINDS[kind], rank, size, None if split < 0 else split))
 
 
 def _unpack(head, total):
     """(dtype code, shape, offset of the data, its bytes); ValueError for what is no tensor."""
-    if len(head) < _BYTES:
-        raise ValueError("shorter than the metadata of a tensor")
-    magic, version, _, dtype, ndim, _, _, offset, data_bytes = _HEADER.unpack_from(head)
-    if magic != _MAGIC or version != _VERSION:
-        raise ValueError("not a tensor")
-    if not 0 <= dtype < len(_DTYPES) or not 0 <= ndim <= _DIMS:
-        raise ValueError("a tensor of an unknown kind")
-    dims = _LAYOUT.unpack_from(head, _HEADER.size)
-    shape = dims[_DIMS:_DIMS + ndim]
-    expected = _DTYPES[dtype][1]
-    for length in shape:
+    told = Head(head)
+    expected = _DTYPES[told.dtype][1]
+    for length in told.shape:
         if length < 0:
             raise ValueError("a tensor with a negative dimension")
         expected *= length
-    if offset < _BYTES or expected != data_bytes or offset + data_bytes > total:
+    if told.offset < _BYTES or expected != told.data_bytes or \
+            told.offset + told.data_bytes > total:
         raise ValueError("the metadata of a tensor does not fit its bytes")
-    return dtype, shape, offset, data_bytes
+    return told.dtype, told.shape, told.offset, told.data_bytes
 
 
 def _host_tensor(tensor):
     """The tensor in order in host memory."""
-    if not isinstance(tensor, _torch().Tensor):
+    if not isinstance(tensor, torch_module().Tensor):
         raise TypeError(f"expected a torch.Tensor, not {tensor!r}")
     return tensor.detach().cpu().contiguous()
 
@@ -180,13 +170,13 @@ def serialize(tensor, /):
     """(metadata, address, bytes, owner of the memory)."""
     tensor = _host_tensor(tensor)
     size = tensor.numel() * tensor.element_size()
-    return _pack(_dtype_code(tensor.dtype), tuple(tensor.shape), size), tensor.data_ptr(), size, \
+    return _pack(dtype_code(tensor.dtype), tuple(tensor.shape), size), tensor.data_ptr(), size, \
         tensor
 
 
-def _tensor_of(buffer):
+def tensor_of(buffer):
     """A tensor on a writable buffer, which it keeps alive."""
-    torch = _torch()
+    torch = torch_module()
     view = memoryview(buffer).cast("B")
     dtype, shape, offset, size = _unpack(view[:_BYTES], len(view))
     kind = getattr(torch, _DTYPES[dtype][0])
@@ -199,14 +189,14 @@ def _tensor_of(buffer):
 
 
 def deserialize(data, /):
-    return _tensor_of(bytearray(data))
+    return tensor_of(bytearray(data))
 
 
-def _parts_of(tensor, axes=()):
+def parts_of(tensor, axes=()):
     """The two pieces of an object, and who owns the second's memory."""
     tensor = _host_tensor(tensor)
     size = tensor.numel() * tensor.element_size()
-    head = _pack(_dtype_code(tensor.dtype), tuple(tensor.shape), size, axes)
+    head = _pack(dtype_code(tensor.dtype), tuple(tensor.shape), size, axes)
     data = (ctypes.c_ubyte * size).from_address(tensor.data_ptr()) if size else b""
     return head, data, tensor
 
@@ -222,7 +212,7 @@ class TensorMethods:
         if not self._is_ready():
             return _INVALID
         try:
-            head, data, owner = _parts_of(tensor, axes)
+            head, data, owner = parts_of(tensor, axes)
         except ValueError:
             return _INVALID
         put = self.upsert_parts if upsert else self.put_parts
@@ -242,7 +232,7 @@ class TensorMethods:
         if self.get_into(key, address, size) != size:
             return None
         try:
-            return _tensor_of(memory)
+            return tensor_of(memory)
         except ValueError:
             return None
 
@@ -251,7 +241,7 @@ class TensorMethods:
         if got < _BYTES:
             return None
         try:
-            return _tensor_of(_native.view(address, got))
+            return tensor_of(_native.view(address, got))
         except ValueError:
             return None
 
@@ -265,18 +255,18 @@ class TensorMethods:
         put = self.upsert_from if upsert else self.put_from
         return put(key, address, size) if config is None else put(key, address, size, config)
 
-    def _tensor_split(self, key, tensor, size, split_dim, config=None):
+    def _tensor_split(self, key, tensor, size, split_dim, config=None, upsert=False):
         """Put all shards of a tensor; the first code."""
         if size < 1 or not 0 <= split_dim < max(1, tensor.dim()):
             return _INVALID
         if size == 1:
-            return self._tensor_put(key, tensor, config)
+            return self._tensor_put(key, tensor, config, upsert=upsert)
         if tensor.dim() == 0 or tensor.shape[split_dim] < size:
             return _INVALID
         first = 0
         for rank, part in enumerate(tensor.tensor_split(size, split_dim)):
             axis = ParallelAxis("tp", rank, size, split_dim)
-            code = self._tensor_put(_key_of(key, [axis]), part, config, [axis])
+            code = self._tensor_put(self._tp_key(key, rank, size), part, config, [axis], upsert)
             first = first or code
         return first
 
@@ -434,7 +424,7 @@ class TensorMethods:
                 file.seek(8 + length + start)
                 data = file.read(end - start)
             code = [known for _, _, known in _DTYPES].index(row["dtype"])
-            tensor = _tensor_of(bytearray(_pack(code, row["shape"], len(data)) + data))
+            tensor = tensor_of(bytearray(_pack(code, row["shape"], len(data)) + data))
         except (OSError, ValueError, KeyError, StopIteration, struct.error):
             return None
         self._tensor_put(key or name, tensor)

@@ -9,7 +9,7 @@ import operator as _operator
 import os as _os
 import weakref as _weakref
 
-from mooncake import _tensors
+from mooncake import _parallel, _tensors
 from mooncake._tensors import ParallelAxis, ReadTarget, TensorParallelism
 from mooncake.mooncake_config import parse_flag as _parse_flag
 from mooncake.mooncake_config import parse_size as _parse_size
@@ -271,7 +271,7 @@ _DEFAULTS = {
 _OTHER_NAMES = {"master_server_address": "master_server_addr", "device_name": "rdma_devices"}
 
 
-class MooncakeDistributedStore(_tensors.TensorMethods, _native.Store):
+class MooncakeDistributedStore(_parallel.ParallelMethods, _tensors.TensorMethods, _native.Store):
     """A client of the store, which may also give it memory. Codes are negative numbers."""
 
     def __new__(cls, *arguments, **keywords):

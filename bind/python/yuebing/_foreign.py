@@ -9,7 +9,7 @@ import os
 import re
 
 _OURS = frozenset("""
-    __init__.py __init__.pyi __pycache__ _ours _tensors.py async_store.py async_store.pyi
+    __init__.py __init__.pyi __pycache__ _ours _parallel.py _tensors.py async_store.py async_store.pyi
     buffer_pool.py buffer_pool.pyi engine.py engine.pyi mooncake_config.py mooncake_config.pyi
     py.typed store.py store.pyi
 """.split())
