@@ -497,6 +497,7 @@ make_tables(struct yb_directory *directory)
     status = status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_GHOSTS, &directory->ghosts) : status;
     status =
         status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_DECLINED, &directory->declined) : status;
+    status = status == YB_OK ? yb_hidden_create(seed, &directory->hidden) : status;
     directory->list = malloc(YB_DIRECTORY_BODY_BYTES);
     directory->body = malloc(YB_DIRECTORY_BODY_BYTES);
     if (status == YB_OK && (directory->list == NULL || directory->body == NULL)) {
@@ -591,6 +592,9 @@ free_all(struct yb_directory *directory)
     }
     if (directory->declined != NULL) {
         yb_ghosts_destroy(&directory->declined);
+    }
+    if (directory->hidden != NULL) {
+        yb_hidden_destroy(&directory->hidden);
     }
     if (directory->file != NULL) {
         yb_cluster_file_close(&directory->file);

@@ -20,6 +20,7 @@
 #include "directory/events.h"
 #include "directory/ghosts.h"
 #include "directory/grant.h"
+#include "directory/hidden.h"
 #include "directory/index.h"
 #include "directory/members.h"
 #include "directory/tenants.h"
@@ -138,7 +139,10 @@ struct yb_directory_settle {
     struct yb_directory_wait *waits;
     uint32_t wait_count;
     uint32_t wait_room;
-    uint32_t wait_at; /* The first that is not known to be over. */
+    uint32_t wait_at;             /* The first that is not known to be over. */
+    struct yb_hidden_name *shows; /* What is shown when it is answered. */
+    uint32_t show_count;
+    uint32_t show_room;
 };
 
 /* ---- repair ---------------------------------------------------------------------------------- */
@@ -213,6 +217,7 @@ struct yb_directory {
     struct yb_events *events;
     struct yb_ghosts *ghosts;
     struct yb_ghosts *declined;
+    struct yb_hidden *hidden;
     struct yb_directory_port *ports[YB_MEMBERS_SLOTS_MAX + 1];
 
     struct yb_timer tick;
@@ -374,10 +379,25 @@ void yb_directory_settle_wait(struct yb_directory *directory, struct yb_director
                               uint16_t slot, uint64_t number);
 
 /* Wait for what was ordered of anybody until now about a block: drops of it, flushes of its tenant.
- * Whoever is told that a key is gone, or put anew, must not find an earlier block of it. */
-void yb_directory_settle_wait_for(struct yb_directory *directory,
+ * Whoever is told that a key is gone, or put anew, must not find an earlier block of it. Returns
+ * whether there is something to wait for. */
+bool yb_directory_settle_wait_for(struct yb_directory *directory,
                                   struct yb_directory_settle *settle, uint32_t tenant,
                                   struct yb_id hash);
+
+/* Hide a block until the answer is given: neither lookups nor other writers are told of it. */
+void yb_directory_settle_hide(struct yb_directory *directory, struct yb_directory_settle *settle,
+                              const struct yb_hidden_name *name);
+
+/* Return whether a block that the index has found is hidden. */
+static inline bool
+yb_directory_hides(const struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
+                   uint64_t grant)
+{
+    struct yb_hidden_name name = {.hash = hash, .grant = grant, .tenant = (uint16_t)tenant};
+
+    return yb_hidden_count(directory->hidden) > 0 && yb_hidden_is(directory->hidden, &name);
+}
 
 /* Answer `request` when nothing is waited for any more, which may be at once. `body` is copied. */
 void yb_directory_settle_go(struct yb_directory *directory, struct yb_directory_settle *settle,

@@ -92,6 +92,12 @@ look_up(struct yb_directory *directory, const struct yb_index_query *query,
         const struct yb_index_answer *found = &directory->answers[i];
         struct yb_wire_lookup_answer answer;
 
+        if (found->grant != 0 &&
+            yb_directory_hides(directory, query->tenant, hashes[i], found->grant)) {
+            answer = (struct yb_wire_lookup_answer){.presence = YB_WIRE_PRESENCE_IN_PROGRESS};
+            yb_wire_lookup_answer_store(&answer, out + (size_t)i * YB_WIRE_LOOKUP_ANSWER_BYTES);
+            continue;
+        }
         fill_answer(found, &answer);
         hits += found->grant != 0 ? 1 : 0;
         if (found->grant == 0 && absences) {

@@ -54,7 +54,11 @@ yb_directory_settle_begin(struct yb_directory *directory)
 static void
 settle_free(struct yb_directory *directory, struct yb_directory_settle *settle)
 {
+    for (uint32_t i = 0; i < settle->show_count; i++) {
+        yb_hidden_show(directory->hidden, &settle->shows[i]);
+    }
     directory->settle_count--;
+    free(settle->shows);
     free(settle->waits);
     free(settle->body);
     free(settle);
@@ -88,6 +92,22 @@ yb_directory_settle_wait(struct yb_directory *directory, struct yb_directory_set
         (struct yb_directory_wait){.slot = slot, .life = port->life, .number = number};
 }
 
+void
+yb_directory_settle_hide(struct yb_directory *directory, struct yb_directory_settle *settle,
+                         const struct yb_hidden_name *name)
+{
+    if (settle->show_count == settle->show_room) {
+        uint32_t room = settle->show_room > 0 ? settle->show_room * 2 : 8;
+        struct yb_hidden_name *shows = realloc(settle->shows, room * sizeof(*shows));
+
+        YB_ASSERT(shows != NULL); /* As for what is waited for. */
+        settle->shows = shows;
+        settle->show_room = room;
+    }
+    YB_ASSERT(yb_hidden_hide(directory->hidden, name) == YB_OK);
+    settle->shows[settle->show_count++] = *name;
+}
+
 static uint32_t *
 pending_drops(struct yb_directory *directory, struct yb_id hash)
 {
@@ -113,22 +133,26 @@ last_order(const struct yb_directory_port *port, uint32_t tenant, struct yb_id h
     return 0;
 }
 
-void
+bool
 yb_directory_settle_wait_for(struct yb_directory *directory, struct yb_directory_settle *settle,
                              uint32_t tenant, struct yb_id hash)
 {
+    bool waits = false;
+
     if (*pending_drops(directory, hash) == 0 && directory->flushes_pending == 0 &&
         directory->ports_overflowed == 0) {
-        return;
+        return false;
     }
     for (uint32_t i = 1; i <= YB_MEMBERS_SLOTS_MAX; i++) {
         const struct yb_directory_port *port = directory->ports[i];
+        uint64_t number = port != NULL && port->open ? last_order(port, tenant, hash) : 0;
 
-        if (port != NULL && port->open) {
-            yb_directory_settle_wait(directory, settle, (uint16_t)i,
-                                     last_order(port, tenant, hash));
+        if (number != 0) {
+            yb_directory_settle_wait(directory, settle, (uint16_t)i, number);
+            waits = true;
         }
     }
+    return waits;
 }
 
 /* Count an order that is pending from now on (1), or no longer (-1). */

@@ -118,12 +118,32 @@ end_older(struct stream *stream, uint32_t at, enum yb_directory_order_kind reaso
 }
 
 /* Blocks of this key that were ended before may still be served somewhere, though nobody was told
- * yet that they are gone: this put is answered when they are not. */
-static void
+ * yet that they are gone: this put is answered when they are not. Returns whether it has to wait
+ * for that. */
+static bool
 wait_for_older(struct stream *stream, const struct yb_wire_publish_item *item)
 {
-    if (stream->settle != NULL) {
-        yb_directory_settle_wait_for(stream->directory, stream->settle, stream->tenant, item->hash);
+    return stream->settle != NULL && yb_directory_settle_wait_for(stream->directory, stream->settle,
+                                                                  stream->tenant, item->hash);
+}
+
+/* A block is in the index. While what was removed before it may still be read nobody is told of it;
+ * but what takes the place of a block that is shown leaves no gap. */
+static void
+show_or_hide(struct stream *stream, uint32_t at, bool waits)
+{
+    struct yb_directory *directory = stream->directory;
+    const struct yb_index_result *result = &directory->results[at];
+    struct yb_hidden_name name = {
+        .hash = stream->items[at].hash,
+        .grant = directory->ops[at].grant,
+        .tenant = (uint16_t)stream->tenant,
+    };
+
+    if (result->dropped_count > 0) {
+        yb_hidden_follow(directory->hidden, &name, result->dropped_grant);
+    } else if (waits) {
+        yb_directory_settle_hide(directory, stream->settle, &name);
     }
 }
 
@@ -136,14 +156,15 @@ finish_put(struct stream *stream, uint32_t at)
     const struct yb_index_result *result = &directory->results[at];
     struct yb_writes_name name = write_name(stream, item);
     uint64_t grant = directory->ops[at].grant;
+    bool waits = wait_for_older(stream, item); /* EXISTS, too: it may be hidden. */
 
     if (result->status == YB_OK) {
+        show_or_hide(stream, at, waits);
         if (item->write != 0) {
             yb_writes_granted(directory->writes, &name, grant, stream->now_ns,
                               stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
         }
         tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
-        wait_for_older(stream, item);
         end_older(stream, at, YB_DIRECTORY_DROP_REPLACED,
                   item->mode == YB_WIRE_MODE_REPLACE ? stream->settle : NULL);
         directory->published++;
@@ -177,7 +198,7 @@ finish_copy(struct stream *stream, uint32_t at)
     if (result->status == YB_OK) {
         tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
         if (stream->known[at]) {
-            wait_for_older(stream, item); /* As the first replica's answer. */
+            (void)wait_for_older(stream, item); /* As the first replica's answer. */
         }
         answer(stream, stream->places[at], YB_OK, grant,
                result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
@@ -400,7 +421,7 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
         answer(stream, place, held == item->grant ? YB_OK : YB_REFUSED, held, 0);
     } else if (known && held == found.grant) {
         answer(stream, place, YB_OK, held, 0);
-        wait_for_older(stream, item);
+        (void)wait_for_older(stream, item);
     } else {
         answer(stream, place, YB_STALE, known ? found.grant : 0, 0);
     }

@@ -59,8 +59,10 @@ answer_intent(struct yb_directory *directory, const struct yb_wire_intents *body
     if (own.grant != 0) {
         answer.status = (int32_t)YB_OK; /* Its own put, once more: it gets the same grant. */
     } else if (body->mode == YB_WIRE_MODE_IF_ABSENT && found->presence == YB_INDEX_PRESENT) {
-        answer.status = (int32_t)YB_EXISTS;
-        answer.grant = found->grant;
+        bool hidden = yb_directory_hides(directory, tenant, intent.hash, found->grant);
+
+        answer.status = (int32_t)(hidden ? YB_IN_PROGRESS : YB_EXISTS);
+        answer.grant = hidden ? 0 : found->grant;
     } else {
         announce(directory, &name, body->expected_us, &answer);
     }
@@ -180,7 +182,7 @@ remove_keys(struct yb_directory *directory, const struct yb_wire_removal *body, 
         yb_index_apply(directory->index, directory->ops, count, yb_directory_now_ms(directory),
                        directory->results);
         for (uint32_t j = 0; j < count; j++) {
-            yb_directory_settle_wait_for(directory, settle, tenant, directory->ops[j].hash);
+            (void)yb_directory_settle_wait_for(directory, settle, tenant, directory->ops[j].hash);
             store_removal(
                 directory, i + j,
                 finish_removal(directory, &directory->ops[j], &directory->results[j], settle));

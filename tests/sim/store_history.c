@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX   (2u * STORE_HISTORY_EVENTS_MAX)
-#define WORDS       (STEPS_MAX / 64u)
-#define REMOVES_MAX 96u
-#define NONE        0xffu
-#define BUDGET      1000000u
+#define STEPS_MAX  (2u * STORE_HISTORY_EVENTS_MAX)
+#define WORDS      (STEPS_MAX / 64u)
+#define ENDERS_MAX 256u
+#define NONE       0xffu
+#define BUDGET     1000000u
 
-/* A removal is two steps, everything else is one. */
+/* A removal is two steps, and so is a put that is removed or replaced before it is answered;
+ * everything else is one. */
 enum part { WHOLE, BEGIN, END };
 
 struct step {
@@ -21,14 +22,16 @@ struct step {
     uint32_t first; /* END: the step that is its BEGIN. */
     uint8_t part;
     uint8_t value; /* Number of the value; NONE: it has none. */
-    uint8_t removal;
+    uint8_t ender; /* BEGIN and END: its number. */
+    bool splits;   /* The next step is its END. */
     bool optional;
 };
 
 struct state {
-    uint64_t ended;              /* Values that may be read, without being current. */
-    uint64_t taken[REMOVES_MAX]; /* By each removal that has begun: what it ends. */
-    uint8_t current;             /* NONE: there is no value. */
+    uint64_t ended;             /* Values that may be read, without being current. */
+    uint64_t taken[ENDERS_MAX]; /* By each that has begun: what it ends. */
+    uint8_t current;            /* NONE: there is no value. */
+    bool passing;               /* The next step ends `current`, of which nobody was told. */
     uint64_t done[WORDS];
 };
 
@@ -37,7 +40,7 @@ struct search {
     struct step steps[STEPS_MAX];
     uint32_t count;
     uint32_t required;
-    uint32_t removals;
+    uint32_t enders;
     uint64_t values[STORE_HISTORY_VALUES_MAX];
     uint32_t value_count;
     uint64_t left; /* Of the budget. */
@@ -61,10 +64,10 @@ mix(uint64_t hash, uint64_t number)
 static uint64_t
 digest(const struct search *search, const struct state *state)
 {
-    uint64_t hash = mix(1, state->current);
+    uint64_t hash = mix(state->passing ? 2 : 1, state->current);
 
     hash = mix(hash, state->ended);
-    for (uint32_t i = 0; i < search->removals; i++) {
+    for (uint32_t i = 0; i < search->enders; i++) {
         hash = mix(hash, state->taken[i]);
     }
     for (uint32_t i = 0; i < WORDS; i++) {
@@ -147,6 +150,7 @@ end_current(struct state *state)
 {
     state->ended |= bit(state->current);
     state->current = NONE;
+    state->passing = false;
 }
 
 static bool
@@ -166,29 +170,33 @@ only_looks(const struct search *search, const struct step *step)
            (event->did == STORE_DID_PUT && event->outcome == STORE_PRESENT);
 }
 
+/* What was there when it began cannot be read any more. */
+static bool
+end(const struct step *step, struct state *state)
+{
+    if (state->passing || !is_done(state, step->first)) {
+        return false;
+    }
+    state->ended &= ~state->taken[step->ender];
+    if ((bit(state->current) & state->taken[step->ender]) != 0) {
+        state->current = NONE; /* It had come back. */
+    }
+    state->taken[step->ender] = 0;
+    return true;
+}
+
 static bool
 removal(const struct search *search, const struct step *step, struct state *state)
 {
     const struct store_event *event = step->event;
     bool loss = search->history->loss;
 
-    if (step->part == END) {
-        if (!is_done(state, step->first)) {
-            return false;
-        }
-        state->ended &= ~state->taken[step->removal];
-        if ((bit(state->current) & state->taken[step->removal]) != 0) {
-            state->current = NONE; /* It had come back. */
-        }
-        state->taken[step->removal] = 0;
-        return true;
-    }
     if (!loss && event->did == STORE_DID_REMOVE && event->outcome != STORE_DOUBT &&
         (event->outcome == STORE_ABSENT) != (state->current == NONE)) {
         return false;
     }
     end_current(state);
-    state->taken[step->removal] = state->ended;
+    state->taken[step->ender] = state->ended;
     return true;
 }
 
@@ -200,6 +208,12 @@ apply(const struct search *search, const struct step *step, struct state *state)
     bool loss = search->history->loss;
     bool there = state->current != NONE || (loss && state->ended != 0);
 
+    if (step->part == END) {
+        return end(step, state);
+    }
+    if (state->passing && only_looks(search, step)) {
+        return false;
+    }
     switch ((enum store_did)event->did) {
     case STORE_DID_PUT:
         if (event->outcome == STORE_PRESENT) {
@@ -209,11 +223,13 @@ apply(const struct search *search, const struct step *step, struct state *state)
             return false;
         }
         end_current(state);
+        state->ended = loss ? state->ended : 0;
         state->current = step->value;
         return true;
     case STORE_DID_UPSERT:
         state->ended = 0;
         state->current = step->value;
+        state->passing = false;
         return true;
     case STORE_DID_GET:
         return event->outcome == STORE_ABSENT ? loss || state->current == NONE
@@ -252,6 +268,32 @@ take(const struct search *search, uint32_t number, struct state *state)
         return false;
     }
     state->done[number / 64] |= UINT64_C(1) << (number % 64);
+    if (search->steps[number].splits) {
+        number++;
+        state->done[number / 64] |= UINT64_C(1) << (number % 64);
+    }
+    return true;
+}
+
+/* Let a put take its place while what was before it may still be read, only to be ended by the next
+ * step. If nothing ended it, it would do as well to let it have its effect later. */
+static bool
+pass(const struct search *search, uint32_t number, struct state *state)
+{
+    const struct step *step = &search->steps[number];
+    bool upsert = step->event->did == STORE_DID_UPSERT;
+
+    if (!step->splits || (state->current != NONE && !upsert)) {
+        return false;
+    }
+    end_current(state);
+    if (state->ended == 0) {
+        return false; /* Its whole effect does as well. */
+    }
+    state->taken[step->ender] = state->ended;
+    state->current = step->value;
+    state->passing = true;
+    state->done[number / 64] |= UINT64_C(1) << (number % 64);
     return true;
 }
 
@@ -285,7 +327,8 @@ static bool go_on(struct search *search, const struct state *from, uint32_t dept
 static bool
 come_back(struct search *search, const struct state *state, uint32_t depth)
 {
-    if (search->history->loss || !search->history->returns || state->current != NONE) {
+    if (search->history->loss || !search->history->returns || state->current != NONE ||
+        state->passing) {
         return false;
     }
     for (uint8_t value = 0; value < search->value_count; value++) {
@@ -312,9 +355,12 @@ come_to_nothing(struct search *search, const struct state *state, uint32_t numbe
         search->steps[number].event->did != STORE_DID_UPSERT) {
         return false;
     }
-    next.done[number / 64] |= UINT64_C(1) << (number % 64);
+    for (uint32_t i = number; i < number + 2; i++) {
+        next.done[i / 64] |= UINT64_C(1) << (i % 64);
+    }
     next.current = NONE;
     next.ended = 0;
+    next.passing = false;
     return go_on(search, &next, depth + 1);
 }
 
@@ -341,12 +387,14 @@ go_on(struct search *search, const struct state *from, uint32_t depth)
     for (uint32_t i = 0; i < search->count; i++) {
         const struct step *step = &search->steps[i];
         struct state next = state;
+        struct state passing = state;
         bool late = step->part == END && search->history->loss && i != due; /* Never better. */
 
         if (late || step->call_ns > horizon_ns || is_done(&state, i)) {
             continue;
         }
         if ((take(search, i, &next) && go_on(search, &next, depth + 1)) ||
+            (pass(search, i, &passing) && go_on(search, &passing, depth + 1)) ||
             come_to_nothing(search, &state, i, depth)) {
             return true;
         }
@@ -385,8 +433,7 @@ add_step(struct search *search, const struct store_event *event, enum part part)
         .value = NONE,
         .optional = event->outcome == STORE_DOUBT,
     };
-    step->removal = (uint8_t)(part == END ? search->removals - 1 : search->removals);
-    search->removals += part == BEGIN;
+    step->ender = (uint8_t)(part == END ? search->enders++ : search->enders);
     search->count++;
 }
 
@@ -405,17 +452,19 @@ prepare(struct search *search, char *why_out, size_t why_bytes)
         if (event->outcome == STORE_FAILED) {
             continue;
         }
-        if (i >= STORE_HISTORY_EVENTS_MAX || search->removals == REMOVES_MAX) {
+        if (i >= STORE_HISTORY_EVENTS_MAX || search->enders == ENDERS_MAX) {
             return STORE_TOO_HARD;
         }
         add_step(search, event, removes ? BEGIN : WHOLE);
-        if (writes && event->outcome != STORE_PRESENT) {
+        writes = writes && event->outcome != STORE_PRESENT;
+        if (writes) {
             search->steps[search->count - 1].value = number_of(search, event->value, true);
+            search->steps[search->count - 1].splits = !history->loss;
             if (search->steps[search->count - 1].value == NONE) {
                 return STORE_TOO_HARD;
             }
         }
-        if (removes) {
+        if (removes || (writes && !history->loss)) {
             add_step(search, event, END);
         }
     }

@@ -10,8 +10,10 @@
  *     state:    the current value, or none, and values that a removal has ended but which may still
  *               be read until that removal is answered (RULES A5: its ack waits, not its effect)
  *
- *     put       there is no current value; then there is
+ *     put       there is no current value; then there is, and ended ones cannot be read any more
  *     upsert    whatever there was is gone, at once and everywhere
+ *               either one may be removed, flushed or replaced before it is answered: then what was
+ *               there before it may be read until it is, and nobody was told of it
  *     remove    begin: the current value becomes an ended one; end: what was there at the
  *               beginning cannot be read any more
  *     get       the current value or an ended one; or there is no current one

@@ -23,6 +23,10 @@
         .did = STORE_DID_GET, .value = (v), .call_ns = (call), .return_ns = (ret), \
         .outcome = (v) == 0 ? STORE_ABSENT : STORE_DONE                            \
     }
+#define EXIST(call, ret, what)                                                                 \
+    {                                                                                          \
+        .did = STORE_DID_EXIST, .call_ns = (call), .return_ns = (ret), .outcome = STORE_##what \
+    }
 #define REMOVE(call, ret, what)                                                                 \
     {                                                                                           \
         .did = STORE_DID_REMOVE, .call_ns = (call), .return_ns = (ret), .outcome = STORE_##what \
@@ -86,11 +90,38 @@ test_history__accepts_reads_of_what_is_being_removed(void **state)
     (void)state;
     /* The directory has forgotten it, one node has not yet: until the removal is answered. */
     assert_int_equal(JUDGE(false, PUT(1, 1, 2, DONE), REMOVE(3, 20, DONE), GET(0, 4, 5),
-                           PUT(2, 6, 7, DONE), GET(1, 8, 9), GET(2, 10, 11), GET(2, 21, 22)),
+                           PUT(2, 6, 10, DONE), GET(1, 8, 9), GET(2, 10, 11), GET(2, 21, 22)),
                      STORE_GOOD);
     assert_int_equal(JUDGE(false, PUT(1, 1, 2, DONE), REMOVE(3, 20, DONE), GET(0, 4, 5),
                            PUT(2, 6, 7, DONE), GET(1, 21, 22)),
                      STORE_BAD);
+    /* The same for what has been replaced, until that is answered or the new value is removed. */
+    assert_int_equal(JUDGE(false, PUT(1, 1, 2, DONE), UPSERT(2, 3, 20, DONE), REMOVE(4, 19, DONE),
+                           EXIST(5, 6, ABSENT), GET(1, 7, 8), GET(0, 21, 22)),
+                     STORE_GOOD);
+    assert_int_equal(JUDGE(false, PUT(1, 1, 2, DONE), UPSERT(2, 3, 7, DONE), REMOVE(4, 19, DONE),
+                           EXIST(5, 6, ABSENT), GET(1, 8, 9)),
+                     STORE_BAD);
+}
+
+static void
+test_history__refuses_reads_of_what_was_removed_before_what_is_there(void **state)
+{
+    (void)state;
+    for (int upsert = 0; upsert < 2; upsert++) {
+        struct store_event events[] = {
+            PUT(1, 1, 2, DONE),  REMOVE(3, 20, DONE), EXIST(4, 5, ABSENT),
+            PUT(2, 6, 18, DONE), EXIST(7, 8, DONE), /* Or another put is told so. */
+            GET(1, 9, 10),
+        };
+
+        events[3].did = upsert != 0 ? STORE_DID_UPSERT : STORE_DID_PUT;
+        assert_int_equal(judge_with(events, 6, false, false), STORE_BAD);
+        events[4] = (struct store_event)PUT(3, 7, 8, PRESENT);
+        assert_int_equal(judge_with(events, 6, false, false), STORE_BAD);
+        events[4] = (struct store_event)EXIST(7, 8, ABSENT);
+        assert_int_equal(judge_with(events, 6, false, false), STORE_GOOD);
+    }
 }
 
 static void
@@ -218,6 +249,7 @@ main(void)
         cmocka_unit_test(test_history__accepts_what_one_store_does),
         cmocka_unit_test(test_history__accepts_what_is_in_doubt_either_way),
         cmocka_unit_test(test_history__accepts_reads_of_what_is_being_removed),
+        cmocka_unit_test(test_history__refuses_reads_of_what_was_removed_before_what_is_there),
         cmocka_unit_test(test_history__refuses_what_cannot_be),
         cmocka_unit_test(test_history__lets_values_get_lost_only_where_that_happens),
         cmocka_unit_test(

@@ -58,7 +58,7 @@ test_restart__what_was_dropped_before_its_grant_came_is_not_granted_again(void *
     PLAY(2, 3, {STEP_PUT, .key = 1, .value = 76, .node = 2}, {STEP_PART, .node = 2},
          {STEP_REMOVE, .key = 1, .as = 1}, {STEP_WAIT, .ms = 20},
          {STEP_PUT, .client = 1, .key = 1, .value = 77, .node = 1, .as = 2, .deadline_ms = 20000},
-         {STEP_WAIT, .ms = 20}, {STEP_EXIST, .client = 2, .key = 1},
+         {STEP_WAIT, .ms = 20}, {STEP_EXIST, .client = 2, .key = 1, .wanted = YB_IN_PROGRESS},
          {STEP_REMOVE, .client = 2, .key = 1, .as = 3}, {STEP_WAIT, .ms = LEASE_MS},
          {STEP_OPEN, .as = 2}, {STEP_OPEN, .as = 3}, {STEP_MUTE, .node = 1}, {STEP_ENDED, .as = 3},
          {STEP_ENDED, .as = 1}, {STEP_OPEN, .as = 2}, {STEP_CRASH, .silent = true},

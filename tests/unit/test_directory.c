@@ -353,6 +353,49 @@ test_directory__drops_are_sent_again_until_they_are_confirmed(void **state)
     assert_int_equal(stage->directory->orders_pending, 0);
 }
 
+/* H4: what is put after a removal is there for nobody while the removed block may be read: lookups
+ * do not find it, another writer waits, and one who lost against it is not told before. */
+static void
+test_directory__what_is_put_again_is_told_to_nobody_while_the_removed_block_is_served(void **state)
+{
+    struct stage *stage = with_nodes(state, 3);
+    struct yb_id hash = stage_hash(1);
+    struct stage_call *calls[2];
+    struct stage_call *removal;
+    struct yb_wire_grants grants;
+    struct yb_wire_grant_answer lost;
+    uint8_t body[512];
+
+    (void)stage_put(&stage->nodes[0], hash, 7, 1);
+    stage->nodes[0].manner = STAGE_HOLDS;
+    removal = stage_begin_remove(&stage->client, hash, false);
+    STAGE_AWAIT(stage, stage->nodes[0].held_count == 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, hash, 0, 8 + i);
+        struct stage_actor *node = &stage->nodes[1 + i];
+
+        calls[i] = stage_begin_call(
+            node, YB_WIRE_DIRECTORY_TYPE_PUBLISH, body,
+            stage_encode_publication(node, ++node->sequence, YB_WIRE_PHASE_DELTA, &item, 1, body));
+        stage_pass_ms(stage, 100);
+    }
+    assert_false(removal->done);
+    assert_false(calls[0]->done);
+    assert_false(calls[1]->done);
+    assert_int_equal(stage_lookup(&stage->client, hash).presence, YB_WIRE_PRESENCE_IN_PROGRESS);
+    assert_int_equal(stage_lookup(&stage->client, hash).grant, 0);
+    assert_int_equal(yb_hidden_count(stage->directory->hidden), 1);
+    stage_release(&stage->nodes[0], YB_OK);
+    assert_int_equal(stage_end_call(stage, removal), YB_OK);
+    assert_int_equal(stage_end_call(stage, calls[0]), YB_OK);
+    assert_int_equal(stage_end_call(stage, calls[1]), YB_OK);
+    assert_int_equal(yb_wire_grants_decode(stage->reply, stage->reply_bytes, &grants, NULL), YB_OK);
+    yb_wire_grant_answer_at(&grants.grants, 0, &lost);
+    assert_int_equal(lost.status, YB_EXISTS);
+    assert_int_equal(stage_lookup(&stage->client, hash).grant, lost.grant);
+    assert_int_equal(yb_hidden_count(stage->directory->hidden), 0);
+}
+
 /* H4: a flush that is under way hides blocks; who removes one of them is not told before. */
 static void
 test_directory__a_removal_during_a_flush_waits_for_it(void **state)
@@ -793,6 +836,7 @@ main(void)
         TEST(a_replacement_waits_until_the_old_version_is_gone),
         TEST(a_second_replica_of_a_replacement_waits_as_the_first),
         TEST(drops_are_sent_again_until_they_are_confirmed),
+        TEST(what_is_put_again_is_told_to_nobody_while_the_removed_block_is_served),
         TEST(a_removal_during_a_flush_waits_for_it),
         TEST(a_hold_keeps_a_block_from_removal_and_is_passed_on),
         TEST(a_flush_waits_for_every_node_and_outlives_the_directory),
