@@ -212,6 +212,9 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
     struct yb_core_item *item = &work->items[index];
     uint32_t rows[4];
 
+    if (why == YB_NOT_FOUND && item->last != YB_NOT_FOUND) {
+        item->lookups = 1; /* It may have been replaced while it could not be asked. */
+    }
     item->last = why;
     if (work->over) { /* There was no time to look where it is now. */
         yb_core_end(work, index,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Goal: whoever is told that a key is there does not read what was removed before, although that
- *   removal has not been answered and a node still serves what it has not heard of (RULES H4).
+ *   removal has not been answered and a node still serves what it has not heard of (RULES H4); and
+ *   whoever reads a key between two versions is not told that it is not there (A11).
  * Method: tables of steps (store_steps.h): a node that holds the block is cut off from the
  *   directory and serves it to a client with a hint until its lease is over; the key is put again
  *   elsewhere.
@@ -15,6 +16,11 @@
 #define PLAY(nodes, clients, ...)                \
     ((void)state, store_play((nodes), (clients), \
                              (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}}))
+
+#define READS 200u
+
+#define DO(world, ...) \
+    store_steps_do((world), (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}})
 
 /* Value 77 of key 1 is removed, and client 1 still reads it from node 1. */
 #define REMOVED_AND_READ                                                                          \
@@ -73,6 +79,51 @@ test_seen__what_was_removed_unseen_does_not_show_what_is_put_next(void **state)
          {STEP_EXIST, .client = 2, .key = 1}, {STEP_GET, .client = 1, .key = 1, .value = 79});
 }
 
+static bool
+serves(struct store_world *world, uint32_t node)
+{
+    struct store_role *role = store_node(world, node);
+    struct yb_node_info info;
+
+    yb_node_info(role->life->node, &info);
+    return info.lease_until_ns > yb_clock_now(yb_sim_host_clock(role->host));
+}
+
+/* RULES A11: its node cannot be read for a while, and then it is replaced on another one. Between
+ * what the last lookup said and the node's answer it was moved, and never absent. */
+static void
+test_seen__what_is_replaced_as_soon_as_its_node_can_be_read_is_not_absent(void **state)
+{
+    struct store_world *world = store_steps_begin(
+        &(struct store_options){.seed = unit_seed("store_seen"), .nodes = 2, .clients = 2});
+    struct yb_sim_link slow = yb_sim_link_default();
+    struct store_op *reads[READS];
+    uint32_t count = 0;
+    uint32_t key = 1;
+
+    (void)state;
+    DO(world, {STEP_REPLACE, .key = 1, .value = 77, .node = 1},
+       {STEP_GET, .client = 1, .key = 1, .value = 77}, {STEP_MUTE, .node = 1},
+       {STEP_WAIT, .ms = STORE_STEPS_LEASE_MS + 50});
+    slow.delay_ns = 2 * YB_NS_PER_MS;
+    yb_sim_set_link(world->sim, store_client(world, 1)->host, store_node(world, 0)->host, &slow);
+    while (!serves(world, 0) && count < READS) { /* Each asks it six times. */
+        if (count == 25) {
+            yb_sim_heal(world->sim);
+        }
+        reads[count] = store_op(world, 1, YB_CLIENT_GET, &key, 1, 2000);
+        store_submit(reads[count++]);
+        store_run_ms(world, 3);
+    }
+    assert_true(count > 25 && count < READS);
+    DO(world, {STEP_REPLACE, .key = 1, .value = 78, .node = 2});
+    assert_true(store_settle(world, 3000));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_not_equal(reads[i]->items[0].status, YB_NOT_FOUND);
+    }
+    store_steps_end(world);
+}
+
 int
 main(void)
 {
@@ -82,6 +133,7 @@ main(void)
         cmocka_unit_test(test_seen__so_is_what_replaces_and_who_puts_it_again_waits),
         cmocka_unit_test(test_seen__what_takes_its_place_does_not_hide_what_was_acknowledged),
         cmocka_unit_test(test_seen__what_was_removed_unseen_does_not_show_what_is_put_next),
+        cmocka_unit_test(test_seen__what_is_replaced_as_soon_as_its_node_can_be_read_is_not_absent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
