@@ -97,7 +97,8 @@ struct yb_tier_store {
 };
 
 /* Read a block, or `length` bytes of it from `offset`, into the caller's memory. The memory may be
- * written until `done`, and is not afterwards (RULES A3).
+ * written until `done`, and is not afterwards (RULES A3). What of the range lies beyond the value's
+ * end is left alone: `record_out` says how long the value is.
  *
  * Ends OK with `record_out` filled (its strings point into the operation), NOT_FOUND, STALE
  * (another grant is here), CORRUPT, TIMED_OUT, CANCELLED, UNREACHABLE or IO. */
@@ -115,7 +116,7 @@ struct yb_tier_load {
     uint64_t length;
     const struct iovec *iov; /* Exactly `length` bytes. */
     uint32_t iov_count;
-    uint32_t *sums_out; /* Of each chunk that was read whole; NULL: not wanted. */
+    uint32_t *sums_out; /* Of each chunk that the range touches; NULL: not wanted. */
     struct yb_tier_record record_out;
     char tenant_out[72];
     uint8_t key_out[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ssd_stage.h -- an SSD log on a medium in memory, in a time of the test's own, before a device that
- * remembers, fails and holds back as it is told.
+ * ssd_stage.h -- an SSD log on a medium in memory, in a time of the test's own, behind a device
+ * that remembers, fails and holds back as it is told.
  *
  * The device keeps apart what a loss of power may take: `durable` is the medium as the syncs left
  * it, and every write after that is kept until a sync covers it.

@@ -81,7 +81,7 @@ struct yb_ssd_device {
  * "auto", which takes the first that works.
  *
  * On OK *device_out is owned by the caller. Fails with BUSY (another process holds it), IO (it
- * cannot be opened, or written) or UNSUPPORTED (no io_uring here), and a sentence with the remedy. */
+ * cannot be opened, or written) or UNSUPPORTED (no io_uring here), with a sentence. */
 YB_CHECKED enum yb_status yb_ssd_device_open(struct yb_loop *loop, const char *directory,
                                              const char *io, struct yb_ssd_device **device_out,
                                              char why[YB_SSD_WHY_BYTES]);

@@ -28,7 +28,7 @@ transfer_end(struct yb_ssd_transfer *transfer, int error)
     yb_ssd_wake(ssd);
 }
 
-/* D2: less may have moved. What moved is counted in whole blocks; beyond the end there are zeros. */
+/* D2: less may have moved. Whole blocks count; beyond the end there are zeros. */
 static void
 transfer_done(struct yb_ssd_io *io, int64_t result)
 {

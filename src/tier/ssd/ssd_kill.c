@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kills and flush epochs. A kill takes the entries out of the index at once and sets their bits; the
- * blocks of the maps that changed are written in rounds, each ended by a sync, which ends the kills
- * that came before it began. A flush raises the tenant's epoch in memory at once and is done when
- * the superblock is durable.
+ * Kills and flush epochs. A kill takes the entries out of the index at once and sets their bits;
+ * the blocks of the maps that changed are written in rounds, each ended by a sync, which ends the
+ * kills that came before it began. A flush raises the tenant's epoch in memory at once and is done
+ * when the superblock is durable.
  */
 #include <string.h>
 

@@ -267,7 +267,7 @@ move_entry(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
     YB_ASSERT(yb_ssd_load_entry(ssd, &reclaim->load, entry) == YB_OK); /* A slot is its own. */
 }
 
-/* ---- the second and third pass: what is lost ------------------------------------------------------ */
+/* ---- the second and third pass: what is lost -------------------------------------------- */
 
 /* Whether another record of the same grant is RESIDENT. */
 static bool
