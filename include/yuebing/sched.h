@@ -171,6 +171,10 @@ YB_API double yb_sched_prefill_ns(const struct yb_sched_cost *cost, uint64_t tok
 YB_API double yb_sched_step_ns(const struct yb_sched_cost *cost, uint32_t sequences,
                                uint64_t context_tokens);
 
+/* Return the bytes per second above which loading the KV of a prompt's first `tokens` tokens (above
+ * 0) takes less time than computing it. */
+YB_API double yb_sched_break_even(const struct yb_sched_cost *cost, uint64_t tokens);
+
 /* What is known of a model, beside which device it runs on. */
 struct yb_sched_model {
     char name[YB_SCHED_NAME_MAX];

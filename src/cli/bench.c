@@ -26,7 +26,10 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"streams", "LIST", "transfer: connections to the target (1,4)"},
     {"op", "OP", "transfer: read, write or both (both); store: put, get, exist, pin or all (all)"},
     {"on", "PATH", "classes: tcp or shm (tcp)"},
-    {"blocks", "LIST", "directory: how many blocks (1000000,4000000,10000000)"},
+    {"blocks", "LIST",
+     "directory: how many blocks (1000000,4000000,10000000); sched: of a request (250)"},
+    {"instances", "LIST", "sched: how many instances (16,256,4096)"},
+    {"routing", "NAME", "sched: which policy decides (ready)"},
     {"outstanding", "LIST", "directory: messages under way (1,100,1000)"},
     {"keys", "N", "directory: keys in one of them (512)"},
     {NULL, NULL, NULL},
@@ -45,7 +48,9 @@ static const struct {
     {"streams", " transfer "},
     {"op", " transfer store "},
     {"on", " classes "},
-    {"blocks", " directory "},
+    {"blocks", " directory sched "},
+    {"instances", " sched "},
+    {"routing", " sched "},
     {"outstanding", " directory "},
     {"keys", " directory "},
     {"batch", " store "},
@@ -330,7 +335,7 @@ static const struct {
 } benches[] = {
     {"net", yb_bench_net},         {"transfer", yb_bench_transfer},
     {"classes", yb_bench_classes}, {"directory", yb_bench_directory},
-    {"store", yb_bench_store},
+    {"store", yb_bench_store},     {"sched", yb_bench_sched},
 };
 
 int
@@ -353,9 +358,9 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
             return benches[i].run(cli);
         }
     }
-    fprintf(
-        cli->err,
-        "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory or store\n",
-        name);
+    fprintf(cli->err,
+            "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
+            "store or sched\n",
+            name);
     return YB_CLI_EXIT_REFUSED;
 }

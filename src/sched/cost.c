@@ -29,6 +29,13 @@ yb_sched_step_ns(const struct yb_sched_cost *cost, uint32_t sequences, uint64_t 
            cost->step_token_ns * (double)context_tokens;
 }
 
+double
+yb_sched_break_even(const struct yb_sched_cost *cost, uint64_t tokens)
+{
+    YB_ASSERT(tokens > 0);
+    return (double)cost->kv_bytes * (double)tokens * 1e9 / yb_sched_prefill_ns(cost, tokens, 0);
+}
+
 /* ---- least squares --------------------------------------------------------------------------- */
 
 #define TERMS 3u

@@ -273,6 +273,7 @@ yb_sched_decide(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
     if (!is_request(request)) {
         return YB_INVALID;
     }
+    memset(decision, 0, sizeof(*decision)); /* S1, to the last byte. */
     *decision = (struct yb_sched_decision){
         .mode = sched->options.mode,
         .reason = YB_SCHED_REASON_NO_PREFILL,

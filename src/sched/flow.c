@@ -22,7 +22,7 @@ yb_sched_flow_backlog_ns(const struct yb_sched_link *link, uint64_t now_ns)
         return INFINITY;
     }
     drained = now_ns > link->at_ns ? (double)(now_ns - link->at_ns) : 0;
-    return fmax(0, (double)link->backlog_bytes / link->rate * 1e9 - drained);
+    return yb_sched_larger(0, (double)link->backlog_bytes / link->rate * 1e9 - drained);
 }
 
 uint64_t
@@ -38,8 +38,8 @@ yb_sched_ready_ns(const struct yb_sched_link *const *links, uint32_t count, uint
             return UINT64_MAX;
         }
         latency_ns += (double)links[i]->latency_ns;
-        slowest_ns = fmax(slowest_ns, yb_sched_flow_backlog_ns(links[i], now_ns) +
-                                          (double)bytes / links[i]->rate * 1e9);
+        slowest_ns = yb_sched_larger(slowest_ns, yb_sched_flow_backlog_ns(links[i], now_ns) +
+                                                     (double)bytes / links[i]->rate * 1e9);
     }
     sum_ns = (double)base_ns + latency_ns + slowest_ns;
     return sum_ns < (double)(UINT64_MAX / 2) ? base_ns + (uint64_t)(latency_ns + slowest_ns)
@@ -59,7 +59,8 @@ yb_sched_flow_load_ns(const struct yb_sched_prompt *prompt, uint32_t reused)
         if (reused > flow->first) {
             uint32_t end = reused < flow->end ? reused : flow->end;
 
-            load_ns = fmax(load_ns, flow->base_ns + (end - flow->first) * flow->token_ns);
+            load_ns =
+                yb_sched_larger(load_ns, flow->base_ns + (end - flow->first) * flow->token_ns);
         }
     }
     return load_ns;
@@ -79,7 +80,7 @@ finish_of(const struct yb_sched_prompt *prompt, uint32_t reused)
     double layers = prompt->cost->layers;
 
     return (struct finish){
-        .compute_ns = fmax(prompt->start_ns, load_ns / layers) + prefill_ns,
+        .compute_ns = yb_sched_larger(prompt->start_ns, load_ns / layers) + prefill_ns,
         .load_ns = load_ns + prefill_ns / layers,
     };
 }
@@ -89,7 +90,7 @@ yb_sched_flow_finish_ns(const struct yb_sched_prompt *prompt, uint32_t reused)
 {
     struct finish finish = finish_of(prompt, reused);
 
-    return fmax(finish.compute_ns, finish.load_ns);
+    return yb_sched_larger(finish.compute_ns, finish.load_ns);
 }
 
 /* ---- the best split -------------------------------------------------------------------------- */
@@ -148,12 +149,14 @@ static bool
 is_late(const struct steps *steps, uint32_t step, bool layered)
 {
     uint32_t tokens = tokens_at(steps, step);
+    struct finish finish;
 
     if (layered) {
         return yb_sched_flow_load_ns(steps->prompt, tokens) / steps->prompt->cost->layers >
                steps->prompt->start_ns;
     }
-    return finish_of(steps->prompt, tokens).load_ns > finish_of(steps->prompt, tokens).compute_ns;
+    finish = finish_of(steps->prompt, tokens);
+    return finish.load_ns > finish.compute_ns;
 }
 
 /* Look at the steps on both sides of where `is_late` begins. */
@@ -193,6 +196,12 @@ yb_sched_flow_split(const struct yb_sched_prompt *prompt)
     YB_ASSERT(prompt->step_tokens > 0);
     if (prompt->local_tokens == prompt->reach_tokens) {
         return prompt->local_tokens;
+    }
+    /* Nothing can be earlier than the engine with the least to compute. */
+    if (yb_sched_flow_finish_ns(prompt, prompt->reach_tokens) <=
+        prompt->start_ns +
+            yb_sched_prefill_ns(prompt->cost, prompt->tokens, prompt->reach_tokens)) {
+        return prompt->reach_tokens;
     }
     steps.first = prompt->local_tokens / prompt->step_tokens + 1;
     steps.count = 1 + (prompt->reach_tokens - 1) / prompt->step_tokens -

@@ -48,6 +48,19 @@ double yb_sched_flow_finish_ns(const struct yb_sched_prompt *prompt, uint32_t re
  * not visibly worse. */
 uint32_t yb_sched_flow_split(const struct yb_sched_prompt *prompt);
 
+/* The larger, the smaller of two numbers. (Those of the C library are calls.) */
+static inline double
+yb_sched_larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static inline double
+yb_sched_smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 /* Return how long what waits on a link will take. */
 double yb_sched_flow_backlog_ns(const struct yb_sched_link *link, uint64_t now_ns);
 

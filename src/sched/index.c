@@ -508,6 +508,10 @@ static const uint8_t cumulated[8] = {0, 7, 6, 7, 4, 7, 6, 7};
 static void
 end_runs(struct yb_sched_hit *hit, uint32_t ended, uint32_t position)
 {
+    if (ended == YB_SCHED_SETS_TIER_MASK) {
+        *hit = (struct yb_sched_hit){{position, position, position}, 0};
+        return;
+    }
     for (uint32_t tier = 0; tier < YB_SCHED_LOCAL_TIERS; tier++) {
         if ((ended & 1u << tier) != 0) {
             hit->run[tier] = position;

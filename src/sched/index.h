@@ -10,7 +10,8 @@
  *
  * Along a prompt the number of the set changes only where some place's run ends. Such a change is
  * looked for by jumps of 1, 2, 4, ... blocks and then by halving; only there are sets compared, and
- * only with the places whose run has not ended. A prompt of a million tokens takes dozens of probes.
+ * only with the places whose run has not ended. A prompt of a million tokens takes dozens of
+ * probes.
  *
  * Invariants
  *   I1  A set number stands for exactly one set of (place, tiers); 0 is the empty one. Sets are

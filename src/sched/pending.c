@@ -37,7 +37,13 @@ yb_sched_load_refresh(struct yb_sched *sched, uint32_t place)
     struct yb_sched_load *load = &sched->loads[place];
     double factor = yb_sched_others_factor(sched);
 
+    const struct yb_sched_link *links =
+        sched->places[sched->places[place].instance.node].instance.links;
+
     load->sequence = report->sequence;
+    load->fetch_rate = links[YB_SCHED_LINK_IN].rate > links[YB_SCHED_LINK_OBJECT].rate
+                           ? links[YB_SCHED_LINK_IN].rate
+                           : links[YB_SCHED_LINK_OBJECT].rate;
     load->prefill_tokens = report->prefill_tokens + times(factor, own->new_tokens);
     load->queued = report->queued + (uint32_t)times(factor, own->count[YB_SCHED_AT_PREFILL]);
     load->running = report->running + (uint32_t)times(factor, own->count[YB_SCHED_AT_DECODE]);

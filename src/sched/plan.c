@@ -54,8 +54,8 @@ way_of(const struct yb_sched_link *const *links, uint32_t count, uint64_t now_ns
     double backlog_ns = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        way.rate = fmin(way.rate, links[i]->rate);
-        backlog_ns = fmax(backlog_ns, yb_sched_flow_backlog_ns(links[i], now_ns));
+        way.rate = yb_sched_smaller(way.rate, links[i]->rate);
+        backlog_ns = yb_sched_larger(backlog_ns, yb_sched_flow_backlog_ns(links[i], now_ns));
         way.base_ns += (double)links[i]->latency_ns;
     }
     way.base_ns += backlog_ns;
@@ -170,7 +170,7 @@ fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, u
     if (source != YB_SCHED_NONE && reach > local) {
         way = way_between(view, source, place);
         if (local > run) {
-            way.rate = fmin(way.rate, own_way(view, place, YB_SCHED_LINK_LOAD).rate);
+            way.rate = yb_sched_smaller(way.rate, own_way(view, place, YB_SCHED_LINK_LOAD).rate);
         }
         add_flow(prompt, local, reach, way);
         if (source != YB_SCHED_SHARED) {

@@ -44,7 +44,7 @@ struct yb_sched_load {
     uint8_t roles; /* 0: none, or not alive. */
     uint8_t alive;
     uint64_t sequence; /* Of the report. */
-    uint64_t reserved;
+    double fetch_rate; /* The faster of its ways in: network, object store. */
 };
 _Static_assert(sizeof(struct yb_sched_load) == 64, "one cache line for each place");
 

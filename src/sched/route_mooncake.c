@@ -68,7 +68,10 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
     for (uint32_t i = 0; i < view->prefill_count; i++) {
         struct estimate one = estimate(view, view->prefills[i], source, best_blocks);
 
-        if (one.finish_ns < least.finish_ns) {
+        /* Of equals not always the first. */
+        if (one.finish_ns < least.finish_ns ||
+            (one.finish_ns == least.finish_ns &&
+             yb_sched_view_draw(view, view->prefills[i]) > yb_sched_view_draw(view, place))) {
             place = view->prefills[i];
             least = one;
         }

@@ -13,7 +13,11 @@
 #include <math.h>
 
 #include "base/check.h"
+#include "sched/flow.h"
 #include "sched/route.h"
+
+/* Of more places than that, those with the least bounds are looked at closely. */
+#define CLOSELY 32u
 
 struct search {
     const struct yb_sched_view *view;
@@ -21,8 +25,11 @@ struct search {
     double best_ns;      /* The earliest finish so far. */
     double reach_tokens; /* Of the longest run of all. */
     uint32_t far;        /* The place with the longest run that is there, nearest to being free. */
-    uint32_t found;      /* Of view->chosen and figures. */
     uint32_t considered;
+    uint32_t count; /* Of the places below, a heap: the one to give up first is at its root. */
+    uint32_t places[CLOSELY];
+    double bounds[CLOSELY];
+    double finishes[CLOSELY];
 };
 
 /* Return what waits for the network at a place, to choose between places with the same run. */
@@ -34,8 +41,9 @@ out_backlog_ns(const struct yb_sched_view *view, uint32_t place)
         &view->places[instance->node].instance.links[YB_SCHED_LINK_OUT];
     double drained = view->now_ns > link->at_ns ? (double)(view->now_ns - link->at_ns) : 0;
 
-    return link->rate > 0 ? fmax(0, (double)link->backlog_bytes / link->rate * 1e9 - drained)
-                          : INFINITY;
+    return link->rate > 0
+               ? yb_sched_larger(0, (double)link->backlog_bytes / link->rate * 1e9 - drained)
+               : INFINITY;
 }
 
 /* Whether `place` is a better source than `best`. */
@@ -49,21 +57,37 @@ is_better_source(const struct yb_sched_view *view, uint32_t place, uint32_t best
            (run == best_run && run > 0 && out_backlog_ns(view, place) < out_backlog_ns(view, best));
 }
 
+/* Return the run that every place for prefill has: from others it wants only what is beyond. */
+static uint32_t
+common_run(const struct yb_sched_view *view)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t i = 0; i < view->prefill_count; i++) {
+        uint32_t run = yb_sched_view_run(view, view->prefills[i], false);
+
+        least = run < least ? run : least;
+    }
+    return least;
+}
+
 static void
 find_sources(struct search *search)
 {
     const struct yb_sched_view *view = search->view;
+    uint32_t common = common_run(view);
 
     search->far = YB_SCHED_NONE;
     for (uint32_t i = 0; i < view->rack_count; i++) {
         view->rack_best[i] = YB_SCHED_NONE;
     }
     for (uint32_t place = 0; place < view->places_max; place++) {
-        uint32_t *in_rack = &view->rack_best[view->loads[place].rack];
+        uint32_t *in_rack;
 
-        if (yb_sched_view_run(view, place, false) == 0) {
+        if (yb_sched_view_run(view, place, false) <= common) {
             continue;
         }
+        in_rack = &view->rack_best[view->loads[place].rack];
         if (is_better_source(view, place, search->far)) {
             search->far = place;
         }
@@ -133,84 +157,135 @@ bound_ns(const struct search *search, uint32_t place)
 {
     const struct yb_sched_view *view = search->view;
     const struct yb_sched_cost *cost = yb_sched_view_cost(view, place);
-    const struct yb_sched_link *links =
-        view->places[view->places[place].instance.node].instance.links;
     double start_ns = yb_sched_view_start_ns(view, place);
     uint32_t tokens = view->request->input_tokens;
     double local = yb_sched_view_tokens(view, yb_sched_view_run(view, place, true));
-    double reach = fmax(local, search->reach_tokens);
-    double least_ns = start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)reach);
-    double rate = fmax(links[YB_SCHED_LINK_IN].rate, links[YB_SCHED_LINK_OBJECT].rate);
+    double reach = yb_sched_larger(local, search->reach_tokens);
+    double rate = view->loads[place].fetch_rate;
+    double least_ns;
     double slope;
     double token_ns;
-    double most;
 
-    if (reach <= local || view->options->no_ready || view->options->fetch_none || !(rate > 0)) {
-        return reach <= local || view->options->no_ready
-                   ? least_ns
-                   : start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)local);
+    if (view->options->fetch_none || !(rate > 0)) {
+        reach = local;
+    }
+    least_ns = start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)reach);
+    if (reach <= local || view->options->no_ready) {
+        return least_ns;
     }
     token_ns = (double)cost->kv_bytes / rate * 1e9;
     if ((reach - local) * token_ns <= least_ns) {
         return least_ns;
     }
     slope = cost->prefill_token_ns + cost->prefill_pair_ns * (reach + local);
-    most = (least_ns + slope * reach + token_ns * local) / (slope + token_ns);
-    return (most - local) * token_ns;
+    return ((least_ns + slope * reach + token_ns * local) / (slope + token_ns) - local) * token_ns;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Look at a place closely, and keep it if it may be the one. */
+/* Whether the place at `a` of the heap should be given up before that at `b`. */
+static bool
+is_worse(const struct search *search, uint32_t a, uint32_t b)
+{
+    if (search->bounds[a] != search->bounds[b]) {
+        return search->bounds[a] > search->bounds[b];
+    }
+    return yb_sched_view_draw(search->view, search->places[a]) <
+           yb_sched_view_draw(search->view, search->places[b]);
+}
+
 static void
-consider(struct search *search, uint32_t place, struct yb_sched_plan *plan)
+swap(struct search *search, uint32_t a, uint32_t b)
+{
+    uint32_t place = search->places[a];
+    double bound = search->bounds[a];
+
+    search->places[a] = search->places[b];
+    search->bounds[a] = search->bounds[b];
+    search->places[b] = place;
+    search->bounds[b] = bound;
+}
+
+static void
+sink(struct search *search, uint32_t count)
+{
+    uint32_t at = 0;
+
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+
+        if (child >= count) {
+            return;
+        }
+        if (child + 1 < count && is_worse(search, child + 1, child)) {
+            child++;
+        }
+        if (!is_worse(search, child, at)) {
+            return;
+        }
+        swap(search, child, at);
+        at = child;
+    }
+}
+
+static void
+push(struct search *search, uint32_t place, double bound)
+{
+    if (search->count < CLOSELY) {
+        uint32_t at = search->count++;
+
+        search->places[at] = place;
+        search->bounds[at] = bound;
+        while (at > 0 && is_worse(search, at, (at - 1) / 2)) {
+            swap(search, at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+        return;
+    }
+    if (bound > search->bounds[0] ||
+        (bound == search->bounds[0] && yb_sched_view_draw(search->view, place) <
+                                           yb_sched_view_draw(search->view, search->places[0]))) {
+        return;
+    }
+    search->places[0] = place;
+    search->bounds[0] = bound;
+    sink(search, CLOSELY);
+}
+
+/* Keep the places with the least bounds, the least first; bounds that are nearly the least are as
+ * good as it, and the draw decides between them. */
+static void
+select_places(struct search *search)
 {
     const struct yb_sched_view *view = search->view;
-
-    try_place(search, place, plan);
-    search->considered++;
-    if (plan->finish_ns <= search->best_ns * search->near) {
-        view->chosen[search->found] = place;
-        view->figures[search->found] = plan->finish_ns;
-        search->found++;
-    }
-    search->best_ns = fmin(search->best_ns, plan->finish_ns);
-}
-
-/* Return the place that finishes first, if each reuses only what it has: a good one to begin with.
- */
-static uint32_t
-first_guess(const struct yb_sched_view *view)
-{
-    uint32_t best = view->prefills[0];
-    double best_ns = INFINITY;
+    double least = INFINITY;
 
     for (uint32_t i = 0; i < view->prefill_count; i++) {
-        uint32_t place = view->prefills[i];
-        double ns =
-            yb_sched_view_start_ns(view, place) +
-            yb_sched_prefill_ns(yb_sched_view_cost(view, place), view->request->input_tokens,
-                                yb_sched_view_tokens(view, yb_sched_view_run(view, place, true)));
-
-        if (ns < best_ns) {
-            best = place;
-            best_ns = ns;
-        }
+        view->figures[i] = bound_ns(search, view->prefills[i]);
+        least = yb_sched_smaller(least, view->figures[i]);
     }
-    return best;
+    for (uint32_t i = 0; i < view->prefill_count; i++) {
+        double bound = view->figures[i];
+
+        push(search, view->prefills[i], bound <= least * search->near ? least : bound);
+    }
+    for (uint32_t left = search->count; left > 1; left--) {
+        swap(search, 0, left - 1);
+        sink(search, left - 1);
+    }
 }
 
-/* Return the place to take among those that are as good as the best: the draw decides. */
+/* Return the place to take: among those that are as good as the best, the draw decides. */
 static uint32_t
 draw(const struct search *search)
 {
     const struct yb_sched_view *view = search->view;
     uint32_t best = YB_SCHED_NONE;
 
-    for (uint32_t i = 0; i < search->found; i++) {
-        uint32_t place = view->chosen[i];
+    for (uint32_t i = 0; i < search->considered; i++) {
+        uint32_t place = search->places[i];
 
-        if (view->figures[i] <= search->best_ns * search->near &&
+        if (search->finishes[i] <= search->best_ns * search->near &&
             (best == YB_SCHED_NONE ||
              yb_sched_view_draw(view, place) > yb_sched_view_draw(view, best))) {
             best = place;
@@ -228,16 +303,18 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
         .best_ns = INFINITY,
         .reach_tokens = yb_sched_view_tokens(view, view->reach_blocks),
     };
-    uint32_t guess = first_guess(view);
     uint32_t place;
 
     find_sources(&search);
-    consider(&search, guess, plan_out);
-    for (uint32_t i = 0; i < view->prefill_count; i++) {
-        if (view->prefills[i] != guess &&
-            bound_ns(&search, view->prefills[i]) <= search.best_ns * search.near) {
-            consider(&search, view->prefills[i], plan_out);
+    select_places(&search);
+    for (uint32_t i = 0; i < search.count; i++) {
+        if (search.bounds[i] > search.best_ns * search.near) {
+            break;
         }
+        try_place(&search, search.places[i], plan_out);
+        search.finishes[i] = plan_out->finish_ns;
+        search.best_ns = yb_sched_smaller(search.best_ns, plan_out->finish_ns);
+        search.considered++;
     }
     place = draw(&search);
     YB_ASSERT(place != YB_SCHED_NONE);
