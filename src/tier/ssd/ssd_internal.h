@@ -425,6 +425,7 @@ void yb_ssd_write_pump(struct yb_ssd *ssd);
 void yb_ssd_write_synced(struct yb_ssd *ssd);
 void yb_ssd_write_stopping(struct yb_ssd *ssd);
 void yb_ssd_write_aside(struct yb_ssd *ssd);
+/* No segment can be reclaimed: stores for which there is no room end NO_SPACE. */
 void yb_ssd_write_full(struct yb_ssd *ssd);
 bool yb_ssd_write_idle(const struct yb_ssd *ssd);
 enum yb_status yb_ssd_store(struct yb_tier *tier, struct yb_tier_store *store);

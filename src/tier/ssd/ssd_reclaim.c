@@ -21,10 +21,13 @@ static void pass_begin(struct yb_ssd *ssd, enum yb_ssd_pass pass);
 
 /* ---- which segment ---------------------------------------------------------------------- */
 
+/* Return how much of a segment's records that is. */
 static uint64_t
-permille_of(const struct yb_ssd *ssd, uint64_t units)
+permille_of(const struct yb_ssd *ssd, const struct yb_ssd_segment *segment, uint64_t units)
 {
-    return units * YB_SSD_UNIT_BYTES * 1000 / ssd->segment_bytes;
+    uint64_t bytes = segment->data_end - yb_ssd_data_start(ssd->segment_bytes);
+
+    return bytes == 0 ? 0 : units * YB_SSD_UNIT_BYTES * 1000 / bytes;
 }
 
 /* The oldest, unless one is nearly dead. */
@@ -38,7 +41,7 @@ choose_victim(const struct yb_ssd *ssd)
         const struct yb_ssd_segment *segment = &ssd->segments[i];
 
         if (segment->state != YB_SSD_SEGMENT_SEALED ||
-            permille_of(ssd, segment->pinned_units) > PINNED_PERMILLE) {
+            permille_of(ssd, segment, segment->pinned_units) > PINNED_PERMILLE) {
             continue;
         }
         if (oldest == YB_SSD_SEGMENT_NO || segment->life < ssd->segments[oldest].life) {
@@ -50,7 +53,8 @@ choose_victim(const struct yb_ssd *ssd)
         }
     }
     return emptiest != YB_SSD_SEGMENT_NO &&
-                   permille_of(ssd, ssd->segments[emptiest].live_units) < DEAD_PERMILLE
+                   permille_of(ssd, &ssd->segments[emptiest], ssd->segments[emptiest].live_units) <
+                       DEAD_PERMILLE
                ? emptiest
                : oldest;
 }
@@ -68,8 +72,7 @@ begin(struct yb_ssd *ssd)
     uint32_t victim = choose_victim(ssd);
 
     if (victim == YB_SSD_SEGMENT_NO) {
-        if (ssd->stores.count > 0 && ssd->sealer.step == YB_SSD_STEP_IDLE &&
-            ssd->opener.step == YB_SSD_STEP_IDLE && yb_ssd_free_segments(ssd) == 0) {
+        if (ssd->sealer.step == YB_SSD_STEP_IDLE && ssd->opener.step == YB_SSD_STEP_IDLE) {
             yb_ssd_write_full(ssd); /* Everything is pinned. */
         }
         return;

@@ -458,7 +458,9 @@ yb_ssd_write_synced(struct yb_ssd *ssd)
 void
 yb_ssd_write_full(struct yb_ssd *ssd)
 {
-    end_waiting(ssd, YB_NO_SPACE);
+    if (!ssd->staging.busy && ssd->stored_free != NULL && next_store(ssd) == NULL) {
+        end_waiting(ssd, YB_NO_SPACE);
+    }
 }
 
 /* The medium failed: who waits hears it, and entries of what is not durable go. */
