@@ -228,6 +228,8 @@ take_member(const json_t *object, struct yb_cluster_member *member)
 
     member->draining = json_is_true(draining);
     member->owes = json_is_true(owes);
+    member->keeps = json_is_true(json_object_get(object, "keeps")); /* Absent in older files. */
+    member->away = json_is_true(json_object_get(object, "away"));
     return json_is_boolean(draining) && json_is_boolean(owes) &&
            take_text(object, "name", member->name, sizeof(member->name)) &&
            take_text(object, "address", member->address, sizeof(member->address)) &&
@@ -465,10 +467,10 @@ format(const struct yb_cluster_state *state)
         const struct yb_cluster_member *member = &state->members[i];
 
         (void)json_array_append_new(
-            members,
-            json_pack("{s:s, s:s, s:o, s:o, s:b, s:b}", "name", member->name, "address",
-                      member->address, "incarnation", hex(member->incarnation), "previous",
-                      hex(member->previous), "draining", member->draining, "owes", member->owes));
+            members, json_pack("{s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:b}", "name", member->name,
+                               "address", member->address, "incarnation", hex(member->incarnation),
+                               "previous", hex(member->previous), "draining", member->draining,
+                               "owes", member->owes, "keeps", member->keeps, "away", member->away));
     }
     for (uint32_t i = 0; i < state->tenant_count; i++) {
         const struct yb_cluster_tenant *tenant = &state->tenants[i];

@@ -43,9 +43,11 @@ struct yb_cluster_member {
     uint64_t incarnation;
     uint64_t previous; /* The one that it may still believe to have; 0: none. */
     bool draining;
-    /* It is absent and keeps content from which something was removed meanwhile. Nodes that hold
-     * blocks in memory alone never do; what keeps them on disks will set it. It is in the file, and
-     * carried through, so that an older directory does not lose the mark of a newer one. */
+    /* It keeps blocks where they outlive it ... */
+    bool keeps;
+    /* ... is away ... */
+    bool away;
+    /* ... and something was removed or replaced meanwhile that it may still have. */
     bool owes;
 };
 

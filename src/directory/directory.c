@@ -146,9 +146,64 @@ collect_awaited(struct yb_directory *directory, const struct yb_directory_change
         out[count].previous = awaited[i].previous;
         out[count].draining = awaited[i].draining;
         out[count].owes = awaited[i].owes;
+        out[count].keeps = awaited[i].keeps;
         count++;
     }
     return count;
+}
+
+/* Add those that are away with what they keep, but for the one that comes back. */
+static uint32_t
+collect_away(struct yb_directory *directory, const struct yb_directory_change *change,
+             struct yb_cluster_member *out)
+{
+    uint32_t all;
+    const struct yb_members_away *away = yb_members_away(directory->members, &all);
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < all; i++) {
+        if (change->plan != NULL && change->facts->keeps &&
+            strcmp(change->facts->name, away[i].name) == 0) {
+            continue;
+        }
+        copy_name(out[count].name, away[i].name, sizeof(out[count].name));
+        copy_name(out[count].address, away[i].address, sizeof(out[count].address));
+        out[count].incarnation = away[i].incarnation;
+        out[count].owes = away[i].owes || away[i].distrusted;
+        out[count].keeps = out[count].away = true;
+        count++;
+    }
+    return count;
+}
+
+/* Whether the one that comes, under this name, owes something from before: also if it is not known
+ * at all. */
+static bool
+owed_before(struct yb_directory *directory, const struct yb_members_facts *facts)
+{
+    struct yb_members_slot *slot = NULL;
+    uint32_t count;
+    const struct yb_members_away *away = yb_members_away(directory->members, &count);
+    bool known = false;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(away[i].name, facts->name) == 0) {
+            known = true;
+            if (away[i].owes || away[i].distrusted) {
+                return true;
+            }
+        }
+    }
+    while ((slot = yb_members_next(directory->members, slot != NULL ? slot->slot : 0)) != NULL) {
+        if (slot->facts.keeps && slot->state != YB_WIRE_SLOT_STATE_DEAD &&
+            strcmp(slot->facts.name, facts->name) == 0) {
+            known = true;
+            if (slot->owes || slot->distrusted) {
+                return true;
+            }
+        }
+    }
+    return !known;
 }
 
 /* Add the one that is about to be admitted. */
@@ -170,6 +225,10 @@ collect_plan(struct yb_directory *directory, const struct yb_directory_change *c
         out->draining = awaited[change->plan->awaited - 1].draining;
         out->owes = awaited[change->plan->awaited - 1].owes;
     }
+    out->keeps = change->facts->keeps;
+    if (out->keeps && !change->plan->continues && change->plan->awaited == 0) {
+        out->owes = out->owes || owed_before(directory, change->facts);
+    }
 }
 
 static uint32_t
@@ -179,6 +238,7 @@ collect_members(struct yb_directory *directory, const struct yb_directory_change
     struct yb_members_slot *slot = NULL;
     uint32_t count = collect_awaited(directory, change, out);
 
+    count += collect_away(directory, change, out + count);
     while ((slot = yb_members_next(directory->members, slot != NULL ? slot->slot : 0)) != NULL) {
         bool changing = change->plan != NULL && change->plan->slot == slot->slot;
 
@@ -191,6 +251,7 @@ collect_members(struct yb_directory *directory, const struct yb_directory_change
         out[count].previous = slot->previous;
         out[count].draining = slot->draining;
         out[count].owes = slot->owes;
+        out[count].keeps = slot->facts.keeps;
         count++;
     }
     if (change->plan != NULL) {
@@ -225,14 +286,15 @@ yb_directory_store(struct yb_directory *directory, const struct yb_directory_cha
     struct yb_cluster_state state = {.cluster = directory->cluster, .epoch = directory->epoch};
     char why[512] = "";
     enum yb_status status;
-    uint32_t awaited;
+    uint32_t awaited, away;
 
     change = change != NULL ? change : &nothing;
     state.epoch = change->epoch != 0 ? change->epoch : directory->epoch;
     memcpy(state.seed, directory->seed, sizeof(state.seed));
     (void)yb_members_awaited(directory->members, &awaited);
+    (void)yb_members_away(directory->members, &away);
     state.members =
-        calloc(awaited + yb_members_live(directory->members) + 2, sizeof(*state.members));
+        calloc(awaited + away + yb_members_live(directory->members) + 2, sizeof(*state.members));
     state.tenants = calloc(yb_tenants_count(directory->tenants) + 1, sizeof(*state.tenants));
     if (state.members == NULL || state.tenants == NULL) {
         status = YB_NO_MEMORY;
@@ -496,6 +558,8 @@ make_tables(struct yb_directory *directory)
                  : status;
     status = status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_GHOSTS, &directory->ghosts) : status;
     status =
+        status == YB_OK ? yb_kills_create(YB_DIRECTORY_KILLS_MAX, seed, &directory->kills) : status;
+    status =
         status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_DECLINED, &directory->declined) : status;
     status = status == YB_OK ? yb_hidden_create(seed, &directory->hidden) : status;
     directory->list = malloc(YB_DIRECTORY_BODY_BYTES);
@@ -504,6 +568,18 @@ make_tables(struct yb_directory *directory)
         status = YB_NO_MEMORY;
     }
     return status;
+}
+
+/* One that was away already. What it owes was only in the memory of the directory before. */
+static void
+restore_away(struct yb_directory *directory, const struct yb_cluster_member *stored)
+{
+    struct yb_members_away away = {
+        .incarnation = stored->incarnation, .owes = stored->owes, .distrusted = stored->owes};
+
+    copy_name(away.name, stored->name, sizeof(away.name));
+    copy_name(away.address, stored->address, sizeof(away.address));
+    yb_members_put_away(directory->members, &away);
 }
 
 /* Put what was stored into the tables. */
@@ -532,9 +608,14 @@ restore(struct yb_directory *directory, const struct yb_cluster_state *state)
             .incarnation = stored->incarnation,
             .previous = stored->previous,
             .draining = stored->draining,
+            .keeps = stored->keeps,
             .owes = stored->owes,
         };
 
+        if (stored->away) {
+            restore_away(directory, stored);
+            continue;
+        }
         copy_name(awaited.name, stored->name, sizeof(awaited.name));
         copy_name(awaited.address, stored->address, sizeof(awaited.address));
         status = yb_members_await(directory->members, &awaited);
@@ -587,6 +668,7 @@ free_all(struct yb_directory *directory)
     if (directory->events != NULL) {
         yb_events_destroy(&directory->events);
     }
+    yb_kills_destroy(&directory->kills);
     if (directory->ghosts != NULL) {
         yb_ghosts_destroy(&directory->ghosts);
     }

@@ -22,6 +22,7 @@
 #include "directory/grant.h"
 #include "directory/hidden.h"
 #include "directory/index.h"
+#include "directory/kills.h"
 #include "directory/members.h"
 #include "directory/tenants.h"
 #include "directory/wire/directory_wire.h"
@@ -216,6 +217,7 @@ struct yb_directory {
     struct yb_writes *writes;
     struct yb_events *events;
     struct yb_ghosts *ghosts;
+    struct yb_kills *kills;
     struct yb_ghosts *declined;
     struct yb_hidden *hidden;
     struct yb_directory_port *ports[YB_MEMBERS_SLOTS_MAX + 1];
@@ -317,6 +319,31 @@ YB_CHECKED enum yb_status yb_directory_store(struct yb_directory *directory,
 
 /* Look whether the rebuild has ended. */
 void yb_directory_rebuild_check(struct yb_directory *directory);
+
+/* ---- directory_away.c ------------------------------------------------------------------------ */
+
+#define YB_DIRECTORY_KILLS_MAX 65536u
+
+/* Something is about to be removed or replaced: make durable that those who keep blocks, and cannot
+ * be told now, owe it. Fails as storing does. */
+YB_CHECKED enum yb_status yb_directory_owe(struct yb_directory *directory);
+
+/* Grants of a key up to this one are over. */
+void yb_directory_ended(struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
+                        uint64_t grant);
+
+/* A slot did not confirm some drops: nobody is to name what they were about. */
+void yb_directory_unconfirmed(struct yb_directory *directory, uint16_t slot);
+bool yb_directory_has_unconfirmed(const struct yb_directory *directory, uint16_t slot);
+
+/* Whether what a slot says to have kept may be heard of again. FENCED: it is over; REFUSED: it may
+ * be, and nobody knows any more. */
+enum yb_status yb_directory_believes(struct yb_directory *directory,
+                                     const struct yb_members_slot *slot, uint32_t tenant,
+                                     struct yb_id hash, uint64_t grant);
+
+/* A slot has named all that it keeps. */
+void yb_directory_listed(struct yb_directory *directory, struct yb_members_slot *slot);
 
 /* ---- directory_member.c ---------------------------------------------------------------------- */
 

@@ -42,16 +42,42 @@ yb_directory_fence(struct yb_directory *directory, struct yb_members_slot *slot)
     }
 }
 
+/* A life that keeps blocks is about to end: unless another of its name goes on with them, they may
+ * come back, and what it was told and has not confirmed is owed. Returns whether it is away. */
+static bool
+goes_away(struct yb_directory *directory, const struct yb_members_slot *slot)
+{
+    struct yb_members_away away = {
+        .incarnation = slot->incarnation,
+        .owes = slot->owes || yb_directory_has_unconfirmed(directory, slot->slot),
+        .distrusted = slot->distrusted,
+    };
+    const struct yb_members_slot *next = yb_members_named(directory->members, slot->facts.name);
+
+    if (!slot->facts.keeps || (next != NULL && next != slot && next->facts.keeps)) {
+        return false;
+    }
+    memcpy(away.name, slot->facts.name, sizeof(away.name));
+    memcpy(away.address, slot->facts.address, sizeof(away.address));
+    yb_members_put_away(directory->members, &away);
+    return true;
+}
+
 /* A life is over. Only once that is stored; until then it stays what it is. */
 static void
 end_life(struct yb_directory *directory, struct yb_members_slot *slot)
 {
     struct yb_directory_change change = {.without = slot};
     struct yb_directory_news news = {.kind = YB_WIRE_EVENT_KIND_SLOT_LOST, .slot = slot->slot};
+    bool away = goes_away(directory, slot);
 
     if (yb_directory_store(directory, &change) != YB_OK) {
+        if (away) {
+            yb_members_take_away(directory->members);
+        }
         return;
     }
+    yb_directory_unconfirmed(directory, slot->slot);
     yb_members_kill(directory->members, slot);
     yb_directory_count(directory, YB_DIRECTORY_STAT_DIED, 1);
     yb_directory_mirror(directory, slot);
@@ -63,6 +89,21 @@ end_life(struct yb_directory *directory, struct yb_members_slot *slot)
     yb_directory_sweep_soon(directory);
 }
 
+static uint32_t
+put_away(struct yb_directory *directory, const struct yb_members_awaited *awaited)
+{
+    struct yb_members_away away = {
+        .incarnation = awaited->incarnation,
+        .owes = awaited->owes,
+        .distrusted = awaited->owes,
+    };
+
+    memcpy(away.name, awaited->name, sizeof(away.name));
+    memcpy(away.address, awaited->address, sizeof(away.address));
+    yb_members_put_away(directory->members, &away);
+    return 1;
+}
+
 /* Those that have not come back in time are given up. */
 static void
 give_up_awaited(struct yb_directory *directory)
@@ -71,12 +112,20 @@ give_up_awaited(struct yb_directory *directory)
     struct yb_members_awaited *awaited;
     uint32_t count;
     uint32_t waiting = 0;
+    uint32_t away = 0;
 
     awaited = yb_members_awaited(directory->members, &count);
     for (uint32_t i = 0; i < count; i++) {
         waiting += awaited[i].over ? 0 : 1;
+        away += !awaited[i].over && awaited[i].keeps ? put_away(directory, &awaited[i]) : 0;
     }
-    if (waiting == 0 || yb_directory_store(directory, &change) != YB_OK) {
+    if (waiting == 0) {
+        return;
+    }
+    if (yb_directory_store(directory, &change) != YB_OK) {
+        while (away-- > 0) {
+            yb_members_take_away(directory->members);
+        }
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -150,6 +199,7 @@ take_facts(const struct yb_request *request, const struct yb_wire_register *body
         .identity = request->peer->identity,
         .host = body->host,
         .capacity = body->capacity,
+        .keeps = body->keeps == 1,
     };
     take_text(facts->name, body->name);
     take_text(facts->address, body->address);
@@ -254,6 +304,16 @@ admit(struct yb_directory *directory, const struct yb_members_plan *plan,
         YB_ASSERT(yb_index_slot_open(directory->index, plan->slot) == YB_OK);
     }
     status = yb_directory_port_open(directory, *slot_out, plan->continues);
+    if ((*slot_out)->open) { /* What its last life did not confirm is not to be named by it. */
+        struct yb_members_slot *other = NULL;
+
+        while ((other = yb_members_next(directory->members, other != NULL ? other->slot : 0)) !=
+               NULL) {
+            if (other != *slot_out && strcmp(other->facts.name, facts->name) == 0) {
+                yb_directory_unconfirmed(directory, other->slot);
+            }
+        }
+    }
     if (plan->fences != 0) {
         yb_directory_count(directory, YB_DIRECTORY_STAT_FENCED, 1);
         yb_directory_mirror(directory, yb_members_at(directory->members, plan->fences));

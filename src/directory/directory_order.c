@@ -315,6 +315,17 @@ yb_directory_order(struct yb_directory *directory, uint16_t slot,
     return port->issued;
 }
 
+static bool
+is_repeated(const struct yb_index_result *result, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++) {
+        if (result->dropped[i].slot == result->dropped[index].slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 yb_directory_drop(struct yb_directory *directory, const struct yb_index_op *op,
                   const struct yb_index_result *result, enum yb_directory_order_kind reason,
@@ -328,7 +339,12 @@ yb_directory_drop(struct yb_directory *directory, const struct yb_index_op *op,
     };
 
     for (uint32_t i = 0; i < result->dropped_count; i++) {
-        uint64_t number = yb_directory_order(directory, result->dropped[i].slot, &order);
+        uint64_t number;
+
+        if (is_repeated(result, i)) { /* One order is for all tiers of a slot. */
+            continue;
+        }
+        number = yb_directory_order(directory, result->dropped[i].slot, &order);
 
         if (settle != NULL) {
             yb_directory_settle_wait(directory, settle, result->dropped[i].slot, number);
@@ -373,9 +389,13 @@ yb_directory_sole(struct yb_directory *directory, uint32_t tenant, struct yb_id 
     struct yb_index_query query = {.tenant = tenant, .now_ms = yb_directory_now_ms(directory)};
     struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .sole = 1};
     struct yb_index_answer found;
+    bool alone = true;
 
     yb_index_lookup(directory->index, &query, &hash, 1, &found);
-    if (found.grant == grant && found.count == 1) {
+    for (uint32_t i = 1; i < found.count; i++) {
+        alone = alone && found.replicas[i].slot == found.replicas[0].slot;
+    }
+    if (found.grant == grant && found.count > 0 && alone) {
         wish(directory, found.replicas[0].slot, &item);
     }
 }

@@ -165,15 +165,18 @@ finish_put(struct stream *stream, uint32_t at)
                               stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
         }
         tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, grant);
+        if (item->mode == YB_WIRE_MODE_REPLACE) {
+            yb_directory_ended(directory, stream->tenant, item->hash, grant - 1);
+        }
         end_older(stream, at, YB_DIRECTORY_DROP_REPLACED,
                   item->mode == YB_WIRE_MODE_REPLACE ? stream->settle : NULL);
         directory->published++;
         yb_directory_count(directory, YB_DIRECTORY_STAT_GRANTED, 1);
-        if (item->replicas > result->replicas) {
+        if (item->replicas > result->slots) {
             yb_directory_repair_after(directory, stream->now_ns + 2 * directory->lease_ns);
         }
         answer(stream, stream->places[at], YB_OK, grant,
-               result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+               result->slots == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
         return;
     }
     yb_writes_forget(directory->writes, &name);
@@ -201,7 +204,7 @@ finish_copy(struct stream *stream, uint32_t at)
             (void)wait_for_older(stream, item); /* As the first replica's answer. */
         }
         answer(stream, stream->places[at], YB_OK, grant,
-               result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+               result->slots == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
     } else if (stream->known[at] && result->status == YB_REFUSED) {
         answer(stream, stream->places[at], YB_STALE, grant, 0); /* It was; it is gone again. */
     } else {
@@ -235,7 +238,7 @@ finish_withdrawal(struct stream *stream, uint32_t at)
             };
 
             yb_ghosts_add(directory->ghosts, &ghost);
-        } else if (result->replicas == 1) {
+        } else if (result->slots == 1) {
             yb_directory_sole(directory, op->tenant, op->hash, op->grant);
         }
     }
@@ -252,7 +255,7 @@ finish_inventory(struct stream *stream, uint32_t at)
 
     if (status == YB_OK) {
         end_older(stream, at, YB_DIRECTORY_DROP_LOST, NULL);
-        if (!stream->slot->complete) {
+        if (!stream->slot->complete || stream->slot->open) {
             struct yb_writes_name name = write_name(stream, &stream->items[at]);
 
             tell(stream, at, YB_WIRE_EVENT_KIND_STORED, stream->slot->slot, result->grant);
@@ -267,7 +270,7 @@ finish_inventory(struct stream *stream, uint32_t at)
         status = YB_FENCED; /* Another copy has won, or it is of an older flush: drop it. */
     }
     answer(stream, stream->places[at], status, result->grant,
-           status == YB_OK && result->replicas == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
+           status == YB_OK && result->slots == 1 ? YB_WIRE_ANSWER_FLAG_SOLE : 0);
 }
 
 /* Apply what was gathered. */
@@ -347,11 +350,26 @@ plan_put(struct stream *stream, const struct yb_wire_publish_item *item, struct 
 /* Decide whether the node's word on what it holds from before is to be heard. What is known of a
  * slot that never died is complete: its inventory can only take away from it. An item that is not
  * known was dropped by our order while the inventory was under way (RULES A5, A9). */
-static bool
+static enum yb_status
 inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
 {
-    return item->grant <= stream->directory->last_grant && yb_grant_valid(item->grant) &&
-           (!stream->slot->complete || held_grant(stream, item->hash) == item->grant);
+    const struct yb_members_slot *slot = stream->slot;
+    bool below = item->tier != YB_WIRE_TIER_DRAM && item->tier != YB_WIRE_TIER_DEVICE;
+
+    if (item->grant > stream->directory->last_grant || !yb_grant_valid(item->grant)) {
+        return YB_FENCED;
+    }
+    if (held_grant(stream, item->hash) == item->grant) {
+        return YB_OK;
+    }
+    if (!below) {
+        return slot->complete ? YB_FENCED : YB_OK;
+    }
+    /* From before: unless that is over, or nobody knows. */
+    return slot->open || !slot->complete
+               ? yb_directory_believes(stream->directory, slot, stream->tenant, item->hash,
+                                       item->grant)
+               : YB_FENCED;
 }
 
 static void
@@ -389,9 +407,11 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
         op->kind = YB_INDEX_ADD;
     } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
+        enum yb_status status = inventory_counts(stream, item);
+
         op->kind = YB_INDEX_INVENTORY;
-        if (!inventory_counts(stream, item)) {
-            answer(stream, place, YB_FENCED, 0, 0);
+        if (status != YB_OK) {
+            answer(stream, place, status, 0, 0);
             return;
         }
     } else if (!plan_put(stream, item, op)) {
@@ -484,6 +504,8 @@ turn_phase(struct stream *stream)
         }
     } else if (stream->message->phase == YB_WIRE_PHASE_CHUNK && !stream->port->inventory) {
         status = YB_INVALID;
+    } else if (stream->message->phase == YB_WIRE_PHASE_LISTED) {
+        yb_directory_listed(directory, stream->slot);
     }
     return status;
 }
@@ -554,7 +576,7 @@ take_message(struct stream *stream, struct yb_request *request)
     const struct yb_wire_publication *message = stream->message;
     uint64_t expected = stream->port->expected;
     bool again = message->sequence < expected;
-    bool may_wait;
+    bool may_wait, replaces;
     enum yb_status status;
 
     if (message->sequence > expected) {
@@ -575,6 +597,7 @@ take_message(struct stream *stream, struct yb_request *request)
             return;
         }
     }
+    replaces = may_wait;
     may_wait = may_wait || (directory->orders_pending > 0 && message->items.count > 0);
     stream->settle = may_wait ? yb_directory_settle_begin(directory) : NULL;
     if (may_wait && stream->settle == NULL) {
@@ -582,6 +605,9 @@ take_message(struct stream *stream, struct yb_request *request)
         return;
     }
     status = again ? YB_OK : turn_phase(stream);
+    if (status == YB_OK && replaces) {
+        status = yb_directory_owe(directory); /* Before an older version is ended. */
+    }
     if (status != YB_OK) {
         if (stream->settle != NULL) {
             yb_directory_settle_go(directory, stream->settle, request, status, NULL, 0);

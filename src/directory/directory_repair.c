@@ -145,7 +145,14 @@ staying(struct yb_directory *directory, const struct yb_index_answer *block)
     for (uint32_t i = 0; i < block->count; i++) {
         const struct yb_members_slot *slot =
             yb_members_at(directory->members, block->replicas[i].slot);
+        bool again = false;
 
+        for (uint32_t j = 0; j < i; j++) {
+            again = again || block->replicas[j].slot == block->replicas[i].slot;
+        }
+        if (again) {
+            continue; /* In another tier. */
+        }
         count += slot != NULL && slot->state == YB_WIRE_SLOT_STATE_SERVING ? 1 : 0;
     }
     return count;
@@ -483,18 +490,23 @@ trim(struct yb_directory *directory, const struct yb_index_entry *entry, uint16_
         .kind = YB_WIRE_EVENT_KIND_DROPPED,
     };
     struct yb_index_result result;
+    bool trimmed = false;
 
     for (uint32_t i = 0; i < entry->answer.count; i++) {
-        if (entry->answer.replicas[i].slot == slot) {
-            op.replicas[0].tier = entry->answer.replicas[i].tier;
+        if (entry->answer.replicas[i].slot != slot) {
+            continue;
+        }
+        op.replicas[0].tier = entry->answer.replicas[i].tier;
+        yb_index_apply(directory->index, &op, 1, yb_directory_now_ms(directory), &result);
+        if (result.status == YB_OK) {
+            news.tier = op.replicas[0].tier;
+            yb_directory_event(directory, &news);
+            trimmed = true;
         }
     }
-    yb_index_apply(directory->index, &op, 1, yb_directory_now_ms(directory), &result);
-    if (result.status == YB_OK) {
+    if (trimmed) { /* One order is for all its tiers. */
         (void)yb_directory_order(directory, slot, &order);
         yb_directory_sole(directory, entry->tenant, entry->hash, op.grant);
-        news.tier = op.replicas[0].tier;
-        yb_directory_event(directory, &news);
     }
 }
 

@@ -183,6 +183,10 @@ remove_keys(struct yb_directory *directory, const struct yb_wire_removal *body, 
                        directory->results);
         for (uint32_t j = 0; j < count; j++) {
             (void)yb_directory_settle_wait_for(directory, settle, tenant, directory->ops[j].hash);
+            if (directory->results[j].status != YB_HELD) { /* Found or not. */
+                yb_directory_ended(directory, tenant, directory->ops[j].hash,
+                                   directory->last_grant);
+            }
             store_removal(
                 directory, i + j,
                 finish_removal(directory, &directory->ops[j], &directory->results[j], settle));
@@ -208,7 +212,11 @@ yb_directory_handle_remove(struct yb_directory *directory, struct yb_request *re
         yb_directory_refuse(request, YB_AGAIN);
         return;
     }
-    tenant = yb_directory_tenant_of(directory, request, false);
+    tenant = yb_directory_tenant_of(directory, request, yb_members_parties(directory->members));
+    if (!directory->rebuilding && yb_directory_owe(directory) != YB_OK) {
+        yb_directory_settle_go(directory, settle, request, YB_IO, NULL, 0);
+        return;
+    }
     if (directory->rebuilding || tenant == YB_TENANTS_NONE) {
         /* What is not known cannot be removed: it might come back with an inventory (A9). */
         for (uint32_t i = 0; i < body.hashes.count; i++) {

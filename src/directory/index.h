@@ -253,9 +253,10 @@ struct yb_index_result {
      *   NO_MEMORY  the operating system has none
      * and nothing has changed. */
     enum yb_status status;
-    uint8_t replicas;      /* Of the block, as it is now. 1 after ADD or WITHDRAW: a sole copy. */
+    uint8_t replicas;      /* Of the block, as it is now ... */
+    uint8_t slots;         /* ... on so many slots. 1: a sole copy. */
     uint8_t dropped_count; /* OK: these must drop `dropped_grant`. */
-    uint8_t reserved[2];
+    uint8_t reserved;
     uint64_t grant;         /* Of the block, as it is now; 0: there is none. */
     uint64_t dropped_grant; /* 0 if dropped_count is 0. */
     struct yb_index_replica dropped[YB_INDEX_REPLICAS_MAX];

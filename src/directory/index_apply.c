@@ -430,6 +430,7 @@ apply_one(struct yb_index *index, const struct yb_index_op *op, uint64_t table_h
     if (target.record != NULL) {
         result->grant = target.record->grant;
         result->replicas = (uint8_t)target.list.count;
+        result->slots = (uint8_t)yb_index_list_slots(&target.list);
     }
 }
 

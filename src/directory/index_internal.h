@@ -197,6 +197,9 @@ YB_CHECKED enum yb_status yb_index_record_write(struct yb_index *index,
                                                 struct yb_index_record *record,
                                                 const struct yb_index_list *list);
 
+/* Return on how many slots the replicas of a list are. */
+uint32_t yb_index_list_slots(const struct yb_index_list *list);
+
 /* Count a replica of `size_code` on a slot, or no longer. */
 void yb_index_record_count(struct yb_index *index, uint16_t slot, uint16_t size_code);
 void yb_index_record_discount(struct yb_index *index, uint16_t slot, uint16_t size_code);

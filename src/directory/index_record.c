@@ -229,3 +229,19 @@ yb_index_record_free(struct yb_index *index, uint64_t table_hash, uint32_t numbe
     yb_index_table_erase(index, table_hash, number);
     yb_index_record_give(index, number);
 }
+
+uint32_t
+yb_index_list_slots(const struct yb_index_list *list)
+{
+    uint32_t slots = 0;
+
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint32_t j = 0;
+
+        while (list->slot[j] != list->slot[i]) {
+            j++;
+        }
+        slots += j == i;
+    }
+    return slots;
+}

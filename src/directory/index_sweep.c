@@ -110,23 +110,6 @@ keep_ages_small(struct yb_index *index, struct yb_index_record *record, struct y
     }
 }
 
-/* Return on how many slots the replicas of a list are. */
-static uint32_t
-slots_of(const struct yb_index_list *list)
-{
-    uint32_t slots = 0;
-
-    for (uint32_t i = 0; i < list->count; i++) {
-        uint32_t j = 0;
-
-        while (list->slot[j] != list->slot[i]) {
-            j++;
-        }
-        slots += j == i;
-    }
-    return slots;
-}
-
 /* Visit a record. Returns whether *repair_out was set. */
 static bool
 visit(struct yb_index *index, uint32_t number, uint64_t now_ms, struct yb_index_swept *swept,
@@ -150,7 +133,7 @@ visit(struct yb_index *index, uint32_t number, uint64_t now_ms, struct yb_index_
         record->hold_until = 0;
     }
     index->holds_after = index->holds_after || record->hold_until != 0;
-    slots = slots_of(&list);
+    slots = yb_index_list_slots(&list);
     if (slots >= yb_index_wanted(record->flags) || repair_out == NULL) {
         return false;
     }

@@ -28,6 +28,9 @@ struct yb_members {
     uint64_t begun_ns;   /* Counted time at which waiting began. */
     struct yb_members_awaited *awaited;
     uint32_t awaited_count;
+    struct yb_members_away *away; /* [YB_MEMBERS_AWAY_MAX], oldest first. */
+    uint32_t away_count;
+    bool *owing; /* Scratch of owe(): who was marked last. */
 };
 
 static uint64_t
@@ -78,7 +81,12 @@ yb_members_create(const struct yb_members_options *options, struct yb_members **
         return YB_NO_MEMORY;
     }
     members->slots = calloc((size_t)options->slots_max + 1, sizeof(*members->slots));
-    if (members->slots == NULL) {
+    members->away = calloc(YB_MEMBERS_AWAY_MAX, sizeof(*members->away));
+    members->owing = calloc((size_t)options->slots_max + 1 + YB_MEMBERS_AWAY_MAX, sizeof(bool));
+    if (members->slots == NULL || members->away == NULL || members->owing == NULL) {
+        free(members->slots);
+        free(members->away);
+        free(members->owing);
         free(members);
         return YB_NO_MEMORY;
     }
@@ -99,6 +107,8 @@ yb_members_destroy(struct yb_members **members_ref)
     members->magic = 0;
     free(members->slots);
     free(members->awaited);
+    free(members->away);
+    free(members->owing);
     free(members);
 }
 
@@ -206,13 +216,20 @@ yb_members_plan(const struct yb_members *members, const struct yb_members_facts 
         *plan_out = plan;
         return YB_OK;
     }
-    for (uint32_t i = 0; incarnation != 0 && i < members->awaited_count; i++) {
+    for (uint32_t i = 0; i < members->awaited_count; i++) {
         const struct yb_members_awaited *awaited = &members->awaited[i];
 
-        if (!awaited->over &&
+        if (awaited->over) {
+            continue;
+        }
+        if (incarnation != 0 &&
             (awaited->incarnation == incarnation || awaited->previous == incarnation)) {
             plan.awaited = i + 1;
             plan.keep = true;
+            break;
+        }
+        if (facts->keeps && awaited->keeps && strcmp(awaited->name, facts->name) == 0) {
+            plan.awaited = i + 1; /* Another life, with what the last one kept. */
         }
     }
     plan.slot = members->live < members->options.live_max ? find_free(members) : 0;
@@ -229,6 +246,41 @@ yb_members_next_incarnation(const struct yb_members *members)
     return members->last_incarnation + 1;
 }
 
+/* What is known of the blocks that a new life keeps. */
+static void
+inherit(struct yb_members *members, struct yb_members_slot *slot,
+        const struct yb_members_facts *facts, const struct yb_members_plan *plan)
+{
+    bool known = plan->awaited != 0;
+
+    slot->open = facts->keeps;
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        const struct yb_members_slot *other = &members->slots[i];
+
+        if (is_live(other) && other != slot && other->facts.keeps &&
+            strcmp(other->facts.name, facts->name) == 0) {
+            known = true;
+            slot->owes = slot->owes || other->owes;
+            slot->distrusted = slot->distrusted || other->distrusted;
+        }
+    }
+    for (uint32_t i = 0; i < members->away_count; i++) {
+        const struct yb_members_away *away = &members->away[i];
+
+        if (facts->keeps && strcmp(away->name, facts->name) == 0) {
+            known = true;
+            slot->owes = slot->owes || away->owes;
+            slot->distrusted = slot->distrusted || away->distrusted;
+            members->away_count--;
+            memmove(&members->away[i], &members->away[i + 1],
+                    (members->away_count - i) * sizeof(*away));
+            i--;
+        }
+    }
+    slot->distrusted = slot->distrusted || (facts->keeps && !known); /* Who knows what was ended. */
+    slot->owes = slot->owes || slot->distrusted;
+}
+
 struct yb_members_slot *
 yb_members_admit(struct yb_members *members, const struct yb_members_plan *plan,
                  const struct yb_members_facts *facts, uint64_t incarnation, uint64_t now_ns)
@@ -243,7 +295,7 @@ yb_members_admit(struct yb_members *members, const struct yb_members_plan *plan,
         *slot = (struct yb_members_slot){
             .slot = plan->slot,
             .state = YB_WIRE_SLOT_STATE_SERVING,
-            .complete = !plan->keep,
+            .complete = !plan->keep && (plan->awaited == 0 || !facts->keeps),
         };
         members->live++;
         members->last_slot = plan->slot;
@@ -254,7 +306,10 @@ yb_members_admit(struct yb_members *members, const struct yb_members_plan *plan,
 
         awaited->over = true;
         slot->draining = awaited->draining;
-        slot->owes = awaited->owes;
+        slot->owes = slot->distrusted = awaited->owes;
+    }
+    if (!plan->continues) {
+        inherit(members, slot, facts, plan);
     }
     slot->facts = *facts;
     slot->previous = plan->keep ? incarnation : 0;
@@ -376,6 +431,90 @@ yb_members_complete(struct yb_members *members, struct yb_members_slot *slot)
 {
     (void)members;
     slot->complete = true;
+}
+
+/* ---- who keeps blocks ------------------------------------------------------------------------ */
+
+void
+yb_members_put_away(struct yb_members *members, const struct yb_members_away *away)
+{
+    if (members->away_count == YB_MEMBERS_AWAY_MAX) {
+        members->away_count--;
+        memmove(members->away, members->away + 1, members->away_count * sizeof(*away));
+    }
+    members->away[members->away_count++] = *away;
+}
+
+void
+yb_members_take_away(struct yb_members *members)
+{
+    YB_ASSERT(members->away_count > 0);
+    members->away_count--;
+}
+
+const struct yb_members_away *
+yb_members_away(const struct yb_members *members, uint32_t *count_out)
+{
+    *count_out = members->away_count;
+    return members->away;
+}
+
+bool
+yb_members_parties(const struct yb_members *members)
+{
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        if (is_live(&members->slots[i]) && members->slots[i].open) {
+            return true;
+        }
+    }
+    return members->away_count > 0;
+}
+
+/* Mark one, or take the mark back that was set last. */
+static bool
+owe(bool *owes, bool *owing, bool mark)
+{
+    if (!mark) {
+        *owes = *owes && !*owing;
+        *owing = false;
+        return false;
+    }
+    *owing = !*owes;
+    *owes = true;
+    return *owing;
+}
+
+bool
+yb_members_owe(struct yb_members *members, bool mark)
+{
+    bool *owing = members->owing;
+    bool any = false;
+
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        struct yb_members_slot *slot = &members->slots[i];
+
+        if (is_live(slot) && slot->open) {
+            any = owe(&slot->owes, &owing[i], mark) || any;
+        }
+    }
+    owing += members->options.slots_max + 1;
+    for (uint32_t i = 0; i < members->away_count; i++) {
+        any = owe(&members->away[i].owes, &owing[i], mark) || any;
+    }
+    return any;
+}
+
+void
+yb_members_distrust(struct yb_members *members)
+{
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        struct yb_members_slot *slot = &members->slots[i];
+
+        slot->distrusted = slot->distrusted || (is_live(slot) && slot->open);
+    }
+    for (uint32_t i = 0; i < members->away_count; i++) {
+        members->away[i].distrusted = true;
+    }
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

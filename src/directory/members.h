@@ -67,6 +67,7 @@ struct yb_members_facts {
     struct yb_id identity;
     struct yb_id host;
     uint64_t capacity;
+    bool keeps; /* Blocks outlive it, on media of its own. */
 };
 
 /* One life, for its owner to read. */
@@ -88,7 +89,9 @@ struct yb_members_slot {
     bool force;    /* ... with what fits nowhere else being dropped. */
     bool drained;  /* Nothing is left on it. */
     bool complete; /* All that it holds is known: it began empty, or has delivered its inventory. */
-    bool owes;
+    bool open;     /* It keeps blocks, and has not named all of them yet ... */
+    bool owes;     /* ... something was ended that it may name ... */
+    bool distrusted;       /* ... and what that was is not known. */
     struct yb_id reporter; /* The first one of the present series ... */
     uint32_t reporters;    /* ... how many different ones, up to YB_MEMBERS_REPORTERS ... */
     uint32_t failures;     /* ... and what they reported ... */
@@ -102,8 +105,19 @@ struct yb_members_awaited {
     uint64_t incarnation;
     uint64_t previous;
     bool draining;
+    bool keeps;
     bool owes;
     bool over; /* It has come back, or its time has passed. */
+};
+
+/* A member of before that keeps blocks: it may come back with them, whenever that is. */
+#define YB_MEMBERS_AWAY_MAX 1024u
+struct yb_members_away {
+    char name[64];
+    char address[64];
+    uint64_t incarnation;
+    bool owes;
+    bool distrusted;
 };
 
 YB_CHECKED enum yb_status yb_members_create(const struct yb_members_options *options,
@@ -184,6 +198,28 @@ void yb_members_fence(struct yb_members *members, struct yb_members_slot *slot);
 
 /* It has named all that it holds. */
 void yb_members_complete(struct yb_members *members, struct yb_members_slot *slot);
+
+/* ---- who keeps blocks ------------------------------------------------------------------------ */
+
+/* Remember one that is away; of too many the first is forgotten, and not believed later. */
+void yb_members_put_away(struct yb_members *members, const struct yb_members_away *away);
+
+/* Forget the one that was put away last. */
+void yb_members_take_away(struct yb_members *members);
+
+/* Those that are away. */
+const struct yb_members_away *yb_members_away(const struct yb_members *members,
+                                              uint32_t *count_out);
+
+/* Return whether somebody is away, or has not named all that it keeps. */
+bool yb_members_parties(const struct yb_members *members);
+
+/* All of these owe something, or (false) those owe nothing that were marked last. Returns whether a
+ * mark was set. */
+bool yb_members_owe(struct yb_members *members, bool owe);
+
+/* None of these is to be believed. */
+void yb_members_distrust(struct yb_members *members);
 
 /* ---- time ------------------------------------------------------------------------------------ */
 

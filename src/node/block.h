@@ -97,6 +97,8 @@ struct yb_block {
     uint8_t told;      /* Some directory was told of it once, and may have granted it. */
     uint8_t ordered;   /* Has an entry in the policy. */
     uint8_t waits;     /* For its parent. */
+    uint8_t accesses;  /* Since it came here, up to 255. */
+    uint8_t loaded;    /* It came up from a tier below. */
     struct yb_node_put_item *put; /* Waits for its grant; NULL: nobody does. */
 };
 

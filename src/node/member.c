@@ -196,6 +196,7 @@ register_now(struct yb_member *member)
         .data_address = yb_wire_text_of(member->facts.data_address),
         .rack = yb_wire_text_of(member->facts.rack),
         .zone = yb_wire_text_of(member->facts.zone),
+        .keeps = member->facts.keeps ? 1 : 0,
     };
     size_t length = 0;
 

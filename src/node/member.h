@@ -64,6 +64,7 @@ struct yb_member_facts {
     struct yb_id host;
     uint64_t capacity;
     struct yb_address_list directory;
+    bool keeps; /* Blocks outlive it, in tiers below its memory. */
 };
 
 struct yb_member_registration {

@@ -16,6 +16,7 @@
 #define BLOCKS_LIMIT (16u * 1024u * 1024u)
 #define BODY_MAX     (1024u * 1024u)
 #define HIDE_NS      (5 * YB_NS_PER_S)
+#define BELOW        (UINT64_C(1) << 63) /* Cursors of the inventory: what lies below DRAM. */
 
 static const struct yb_stats_metric node_stats[] = {YB_NODE_STATS(YB_STATS_ROW)};
 
@@ -59,6 +60,16 @@ block_of_item(struct yb_node *node, const struct yb_publisher_item *item)
     return block;
 }
 
+/* The word on a block that came up from below. It is refused if that was ended meanwhile. */
+static void
+loaded_answered(struct yb_node *node, struct yb_block *block, const struct yb_publisher_item *item,
+                enum yb_status status)
+{
+    if (status != YB_OK && block->grant == item->wire.grant) {
+        yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, false);
+    }
+}
+
 static void
 on_answer(void *owner, const struct yb_publisher_item *item,
           const struct yb_wire_grant_answer *answer)
@@ -69,10 +80,15 @@ on_answer(void *owner, const struct yb_publisher_item *item,
 
     if (block == NULL) { /* A withdrawal, or gone meanwhile. */
         yb_node_removal_heard(node, item->removal);
+        if (node->below != NULL && item->wire.tier != YB_WIRE_TIER_DRAM) {
+            yb_node_below_answered(node, item, (enum yb_status)answer->status);
+        }
         return;
     }
     block->published = 0;
-    if (item->wire.mode != YB_WIRE_MODE_INVENTORY) {
+    if (block->state == YB_BLOCK_GRANTED && item->wire.mode == YB_WIRE_MODE_ADD_REPLICA) {
+        loaded_answered(node, block, item, (enum yb_status)answer->status);
+    } else if (item->wire.mode != YB_WIRE_MODE_INVENTORY) {
         yb_node_put_answered(node, block, (enum yb_status)answer->status, answer->grant, sole);
     } else if (block->state == YB_BLOCK_GRANTED && block->grant == item->wire.grant) {
         if (answer->status != YB_OK) { /* Lost against another copy, flushed, removed. */
@@ -87,8 +103,9 @@ static bool
 on_inventory(void *owner, uint64_t *cursor, struct yb_publisher_item *item_out)
 {
     struct yb_node *node = owner;
+    bool more;
 
-    while (*cursor < yb_block_span(node->blocks)) {
+    while (*cursor < BELOW && *cursor < yb_block_span(node->blocks)) {
         struct yb_block *block = yb_block_at(node->blocks, (uint32_t)(*cursor)++);
 
         if (block->state != YB_BLOCK_GRANTED) {
@@ -110,7 +127,16 @@ on_inventory(void *owner, uint64_t *cursor, struct yb_publisher_item *item_out)
         };
         return true;
     }
-    return false;
+    *cursor = *cursor < BELOW ? 0 : *cursor - BELOW;
+    more = yb_node_below_inventory(node, cursor, item_out);
+    *cursor += BELOW;
+    return more;
+}
+
+static bool
+on_more(void *owner)
+{
+    return yb_node_below_finding(owner);
 }
 
 static uint32_t
@@ -147,6 +173,7 @@ on_fenced(void *owner, enum yb_status status)
 static const struct yb_publisher_events publisher_events = {
     .on_answer = on_answer,
     .on_inventory = on_inventory,
+    .on_more = on_more,
     .on_key = on_key,
     .tenant_name = tenant_name,
     .on_fenced = on_fenced,
@@ -268,6 +295,7 @@ on_registered(void *owner, const struct yb_member_registration *registration)
     node->want_keys = registration->want_keys;
     node->slot_state = YB_WIRE_SLOT_STATE_SERVING;
     on_tenants(node, registration->flush_version, &registration->tenants);
+    yb_node_below_registered(node, registration->keep && same_seed);
     node->registered = true;
     yb_publisher_begin(node->publisher, &stream);
     republish(node, died);
@@ -335,6 +363,7 @@ on_tick(struct yb_timer *timer)
     yb_node_pin_tick(node, false);
     yb_node_watch_tick(node, false);
     yb_node_pull_tick(node);
+    yb_node_below_tick(node);
     yb_node_show_vitals(node);
     yb_loop_arm(yb_net_loop(node->net), timer, yb_node_now(node) + TICK_NS);
 }
@@ -373,9 +402,10 @@ static const struct yb_method methods[] = {
 static enum yb_status
 copy_strings(struct yb_node *node)
 {
-    const char **strings[] = {&node->options.name,   &node->options.address,
-                              &node->options.rack,   &node->options.zone,
-                              &node->options.policy, &node->options.engine_address};
+    const char **strings[] = {&node->options.name,        &node->options.address,
+                              &node->options.rack,        &node->options.zone,
+                              &node->options.policy,      &node->options.engine_address,
+                              &node->options.write_policy};
 
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
         node->strings[i] = strdup(*strings[i] != NULL ? *strings[i] : "");
@@ -400,6 +430,8 @@ set_defaults(struct yb_node_options *options)
         options->ungranted_permille != 0 ? options->ungranted_permille : 250;
     options->pinned_permille = options->pinned_permille != 0 ? options->pinned_permille : 250;
     options->pin_max_ms = options->pin_max_ms != 0 ? options->pin_max_ms : 5000;
+    options->write_policy = options->write_policy != NULL ? options->write_policy : "through";
+    options->write_accesses = options->write_accesses != 0 ? options->write_accesses : 2;
     if (options->blocks_max == 0) {
         uint64_t blocks = options->pool_bytes / 4096 + 1024;
 
@@ -437,7 +469,8 @@ create_tables(struct yb_node *node)
         (status = yb_node_loans_create(node)) != YB_OK ||
         (status = yb_node_watch_create(node)) != YB_OK ||
         (status = yb_node_pulls_create(node)) != YB_OK ||
-        (status = yb_node_copies_create(node)) != YB_OK) {
+        (status = yb_node_copies_create(node)) != YB_OK ||
+        (status = yb_node_below_create(node)) != YB_OK) {
         return status;
     }
     return YB_OK;
@@ -530,6 +563,7 @@ create_member(struct yb_node *node)
         .host = node->options.host,
         .capacity = node->options.pool_bytes,
         .directory = node->options.directory,
+        .keeps = node->options.tier_count > 0,
     };
 
     return yb_member_create(&facts, &member_events, node, &node->member);
@@ -611,6 +645,7 @@ yb_node_start(struct yb_node *node, struct yb_net *net, struct yb_net *heart)
         node->net = NULL;
         return status;
     }
+    yb_node_below_start(node);
     yb_node_show_vitals(node);
     yb_loop_arm(yb_net_loop(net), &node->tick, yb_node_now(node) + TICK_NS);
     return YB_OK;
@@ -638,6 +673,7 @@ yb_node_stop(struct yb_node *node)
     yb_node_pin_tick(node, true);
     yb_node_watch_tick(node, true);
     yb_node_copies_stop(node);
+    yb_node_below_stop(node);
     yb_member_stop(node->member);
 }
 
@@ -649,7 +685,8 @@ yb_node_idle(const struct yb_node *node)
     yb_pool_counts(node->reads, &reads);
     return node->net == NULL ||
            (node->stopping && yb_member_idle(node->member) && yb_publisher_idle(node->publisher) &&
-            yb_node_copies_idle(node) && node->requests == 0 && reads.in_use == 0);
+            yb_node_copies_idle(node) && yb_node_below_idle(node) && node->requests == 0 &&
+            reads.in_use == 0);
 }
 
 void
@@ -663,6 +700,7 @@ yb_node_destroy(struct yb_node **node_in)
     YB_ASSERT(node->magic == YB_NODE_MAGIC);
     YB_ASSERT(node->reads == NULL || yb_node_idle(node));
     node->magic = 0;
+    yb_node_below_destroy(node);
     yb_policy_destroy(&node->policy);
     for (uint32_t i = 0; i < node->limited_count; i++) {
         yb_policy_destroy(&node->tenants[node->limited[i]].policy);

@@ -34,11 +34,33 @@
 
 #include "net/address.h"
 #include "net/net.h"
+#include "tier/tier.h"
 #include "yuebing/status.h"
 #include "yuebing/types.h"
 
+struct yb_loop;
 struct yb_node;
 struct yb_transfer;
+
+#define YB_NODE_TIERS_MAX 2u
+
+/* What a tier is opened with. */
+struct yb_node_tier_ground {
+    struct yb_loop *loop; /* The node's. */
+    const struct yb_tier_events *events;
+    void *owner;
+    char *why_out; /* Not OK: a sentence with the remedy. */
+    size_t why_bytes;
+};
+
+/* How to open one of the tiers below DRAM, when the node starts. If it fails the node lives on
+ * without it. */
+struct yb_node_tier {
+    enum yb_wire_tier kind; /* YB_WIRE_TIER_SSD or OBJECT: one of each. */
+    enum yb_status (*open)(void *context, const struct yb_node_tier_ground *ground,
+                           struct yb_tier **tier_out);
+    void *context;
+};
 
 struct yb_node_options {
     const char *name;                 /* What people call it; at most 63 characters. */
@@ -59,6 +81,11 @@ struct yb_node_options {
     uint32_t ungranted_permille; /* 0: 250. */
     uint32_t pinned_permille;    /* Of the pool, for all pins of one client; 0: 250. */
     uint32_t pin_max_ms;         /* Longest pin; 0: 5000. */
+    const struct yb_node_tier *tiers; /* Below DRAM, the fastest first; borrowed for its life. */
+    uint32_t tier_count;
+    uint32_t below_max;       /* Blocks below DRAM; 0: 16 Mi. */
+    const char *write_policy; /* "through", "selective" or "back" (move.h); NULL: through. */
+    uint32_t write_accesses;  /* When selective: with so many accesses; 0: 2. */
     /* The engine through which puts are pulled and pins are read; the node registers the pool with
      * it, for reading. It has the identity of the node's net, outlives the node, and ends before
      * the loop does. NULL: bytes come and go in frames only. */
@@ -144,5 +171,12 @@ struct yb_node_block_view {
 void yb_node_visit(struct yb_node *node,
                    void (*visit)(void *context, const struct yb_node_block_view *block),
                    void *context);
+
+/* The same for blocks below DRAM: what the node would serve from tier number `tier`. `bytes` and
+ * `key` are not known here. */
+void yb_node_visit_below(struct yb_node *node,
+                         void (*visit)(void *context, uint32_t tier,
+                                       const struct yb_node_block_view *block),
+                         void *context);
 
 #endif /* YB_NODE_NODE_H */

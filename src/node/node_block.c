@@ -54,10 +54,11 @@ yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush)
     if (flush <= known->flush) {
         return 0;
     }
+    gone = known->live + yb_node_below_count(node, tenant);
     known->flush = flush; /* Every older block is a miss from here on (N1) ... */
-    gone = known->live;
     known->live = 0;
     node->sweep_left = yb_block_span(node->blocks); /* ... and its memory comes back in steps. */
+    yb_node_below_flush(node, tenant);
     yb_node_count(node, YB_NODE_STAT_FLUSHED, gone);
     return gone;
 }
@@ -96,6 +97,9 @@ yb_node_find(struct yb_node *node, uint32_t tenant, const struct yb_node_name *n
     block = yb_block_granted(node->blocks, name->hash);
     if (block == NULL && yb_block_awaits_grant(node->blocks, name->hash)) {
         *status_out = YB_NOT_READY; /* RULES A8: whole, and its grant has not come. */
+    }
+    if (block == NULL && *status_out == YB_NOT_FOUND && node->below != NULL) {
+        *status_out = yb_node_below_status(node, tenant, name);
     }
     if (block == NULL || block->tenant != tenant || block->flush < node->tenants[tenant].flush ||
         block->expires_ns <= yb_node_now(node)) {
@@ -225,8 +229,10 @@ yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool wi
     if (withdraw) {
         withdraw_block(node, block);
     }
-    yb_node_watch_gone(node, block);
-    remember_ghost(node, block, fate);
+    if (!yb_node_lies_below(node, block)) { /* Else it is slower here, and not gone. */
+        yb_node_watch_gone(node, block);
+        remember_ghost(node, block, fate);
+    }
     yb_node_hold_end(node, block);
     yb_node_unorder(node, block, fate == YB_WIRE_FATE_EVICTED);
     if (block->flush >= tenant->flush && tenant->live > 0) {
@@ -285,6 +291,7 @@ yb_node_sweep(struct yb_node *node)
             yb_node_doom(node, block, YB_WIRE_FATE_FLUSHED, false);
         } else if (block->expires_ns <= now_ns) {
             yb_node_count(node, YB_NODE_STAT_EXPIRED, 1);
+            yb_node_below_remove(node, block->hash, block->grant);
             yb_node_doom(node, block, YB_WIRE_FATE_EXPIRED, true);
         }
     }

@@ -16,6 +16,7 @@
 #include "node/node_internal.h"
 
 #define OWN_GHOSTS 65536u
+#define PASSED_MAX 64u /* Blocks that are nowhere below, passed over for one that is. */
 
 static struct yb_block *
 block_of_entry(struct yb_policy_entry *entry)
@@ -151,6 +152,12 @@ evict(struct yb_node *node, struct yb_block *block)
             yb_node_doom(node, other, YB_WIRE_FATE_REMOVED, true);
         }
     }
+    if (node->below != NULL) {
+        yb_node_count(node,
+                      yb_node_lies_below(node, block) ? YB_NODE_STAT_EVICTED_CLEAN
+                                                      : YB_NODE_STAT_DEMOTE_DROPPED,
+                      1);
+    }
     freed += block->extent.length;
     node->evicted_ever++;
     node->evicted_bytes_ever += freed;
@@ -213,20 +220,51 @@ spare_end(struct yb_node *node)
     node->spared_group = 0;
 }
 
+/* Find the next victim: one that no tier below has goes down there first, if there is room for its
+ * store, and is passed over in favour of one that goes without loss, if not (RULES C2). NULL:
+ * nothing may go. */
+static struct yb_block *
+choose(struct yb_node *node, struct yb_policy *own)
+{
+    struct yb_block *passed[PASSED_MAX];
+    struct yb_block *chosen = NULL;
+    uint32_t count = 0;
+
+    while (chosen == NULL) {
+        struct yb_policy_entry *entry = victim(node, own);
+        struct yb_block *block = entry != NULL ? block_of_entry(entry) : NULL;
+
+        if (block == NULL) {
+            break;
+        }
+        if (spare(node, block) || yb_node_demote(node, block)) {
+            continue;
+        }
+        if (count == PASSED_MAX || !yb_node_could_demote(node, block) ||
+            yb_policy_pin(yb_node_policy(node, block), entry) != YB_OK) {
+            chosen = block;
+        } else {
+            passed[count++] = block;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        yb_policy_unpin(yb_node_policy(node, passed[i]), &passed[i]->policy.entry);
+    }
+    return chosen != NULL || count == 0 ? chosen : passed[0];
+}
+
 /* Evict the next victim; `own`: of this policy alone. Returns the bytes that came back; 0: nothing
  * may go. */
 static uint64_t
 evict_next(struct yb_node *node, struct yb_policy *own)
 {
-    struct yb_policy_entry *entry;
+    struct yb_block *block;
 
     if (yb_publisher_room(node->publisher) < 64) {
         return 0; /* Its withdrawal would not fit: wait until the directory has heard of others. */
     }
-    do {
-        entry = victim(node, own);
-    } while (entry != NULL && spare(node, block_of_entry(entry)));
-    return entry == NULL ? 0 : evict(node, block_of_entry(entry));
+    block = choose(node, own);
+    return block == NULL ? 0 : evict(node, block);
 }
 
 /* Before anything is evicted: collect some of what was flushed, of which no pin keeps anything.

@@ -42,6 +42,7 @@ touch(struct yb_node *node, struct yb_block *block, const struct yb_request *req
     if (block->ordered) {
         yb_policy_access(yb_node_policy(node, block), &block->policy.entry, block->access_ns);
     }
+    yb_node_below_accessed(node, block);
     if ((block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0) {
         yb_node_watch_read(node, block, request); /* Nobody keeps hints of the others. */
     }
@@ -150,6 +151,7 @@ get_items(struct yb_node_read *read, struct yb_request *request, const struct yb
             return 0;
         }
         get_item(read, &item, body->keys.bytes + at, tenant, request, &answer);
+        answer.status = yb_node_waited(read->wait, i, answer.status);
         at += item.key_bytes;
         yb_wire_get_answer_store(&answer, out + YB_WIRE_GET_ANSWERS_BYTES +
                                               (size_t)i * YB_WIRE_GET_ANSWER_BYTES);
@@ -169,6 +171,7 @@ read_begin(struct yb_node *node, struct yb_node_read **read_out)
         *read_out = taken;
         (*read_out)->node = node;
         (*read_out)->count = 0;
+        (*read_out)->wait = NULL;
     }
     return status;
 }
@@ -177,22 +180,30 @@ void
 yb_node_get_handle(void *service, struct yb_request *request)
 {
     struct yb_node *node = service;
+    struct yb_node_wait *wait = request->context; /* NULL: it comes for the first time. */
     struct yb_node_read *read;
     struct yb_wire_get body;
     enum yb_status status;
     size_t length;
 
     status = yb_wire_get_decode(request->body, request->body_bytes, &body, NULL);
+    if (status == YB_OK && wait == NULL &&
+        yb_node_await_below(node, request, &body, yb_node_get_handle)) {
+        return;
+    }
     if (status == YB_OK) {
         status = node->stopping ? YB_FENCED : read_begin(node, &read);
     }
     if (status != YB_OK) {
+        yb_node_wait_end(wait);
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
     request->context = read;
     request->released = released;
+    read->wait = wait;
     length = get_items(read, request, &body);
+    yb_node_wait_end(wait); /* What is read is pinned by the reply now. */
     if (length == 0) {
         yb_request_reply(request, YB_PROTOCOL, NULL, 0, NULL, 0);
         return;
@@ -234,9 +245,11 @@ void
 yb_node_fetch_block_handle(void *service, struct yb_request *request)
 {
     struct yb_node *node = service;
+    struct yb_node_lift *lift = request->context; /* NULL: it comes for the first time. */
     struct yb_wire_fetch_block body;
     struct yb_node_read *read = NULL;
     struct yb_block *block = NULL;
+    size_t length;
     enum yb_status status =
         yb_wire_fetch_block_decode(request->body, request->body_bytes, &body, NULL);
 
@@ -245,6 +258,10 @@ yb_node_fetch_block_handle(void *service, struct yb_request *request)
     }
     if (status == YB_OK) {
         block = yb_block_granted(node->blocks, body.hash);
+        if (block == NULL && lift == NULL &&
+            yb_node_await_lift(node, request, body.hash, body.grant, yb_node_fetch_block_handle)) {
+            return;
+        }
         status = block == NULL || block->flush < node->tenants[block->tenant].flush ||
                          block->expires_ns <= yb_node_now(node)
                      ? YB_NOT_FOUND
@@ -252,6 +269,7 @@ yb_node_fetch_block_handle(void *service, struct yb_request *request)
                                               : read_begin(node, &read);
     }
     if (status != YB_OK) {
+        yb_node_lift_end(lift);
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
@@ -259,12 +277,16 @@ yb_node_fetch_block_handle(void *service, struct yb_request *request)
     request->released = released;
     if (!yb_node_verify(node, block, 0, block->size)) {
         yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
+        yb_node_lift_end(lift);
         yb_request_reply(request, YB_CORRUPT, NULL, 0, NULL, 0);
         return;
     }
+    yb_node_pin(node, block); /* While it is described, also if it has no byte to lend. */
+    yb_node_lift_end(lift);
     if (block->size > 0) {
         lend(read, block, 0, block->size);
     }
-    yb_request_reply(request, YB_OK, node->scratch, (uint32_t)describe(node, block), read->iov,
-                     read->count);
+    length = describe(node, block);
+    yb_node_unpin(node, block);
+    yb_request_reply(request, YB_OK, node->scratch, (uint32_t)length, read->iov, read->count);
 }

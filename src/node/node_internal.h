@@ -6,7 +6,7 @@
  * node_put.c and node_pull.c bytes in; node_get.c bytes out; node_pin.c loans; node_order.c what a
  * directory orders; node_copy.c copies from other nodes; node_evict.c what goes; node_watch.c who
  * is told that a block is gone; node_look.c listings and numbers for others; node_show.c the same
- * for this process.
+ * for this process. The tiers below DRAM: node_below.h.
  */
 #ifndef YB_NODE_NODE_INTERNAL_H
 #define YB_NODE_NODE_INTERNAL_H
@@ -58,13 +58,31 @@
       "allocations for which nothing could be evicted")                                            \
     X(PINS_LAPSED,  COUNTER, COUNT, "pins_lapsed", NULL, NULL, "pins that ran out unreleased")      \
     X(TOLD,         COUNTER, COUNT, "told", NULL, NULL, "dropped blocks that readers were told of") \
+    X(STORED,       COUNTER, COUNT, "stored", NULL, NULL, "blocks that a tier below has taken")     \
+    X(STORED_BYTES, COUNTER, BYTES, "stored", NULL, NULL, "bytes of such blocks")                   \
+    X(STORES_FAILED, COUNTER, COUNT, "stores_failed", NULL, NULL, "blocks that it has not taken")   \
+    X(STORES_SKIPPED, COUNTER, COUNT, "stores_skipped", NULL, NULL,                                 \
+      "blocks that were to be stored at once and had to wait for their eviction")                   \
+    X(EVICTED_CLEAN, COUNTER, COUNT, "evicted_clean", NULL, NULL,                                   \
+      "blocks that made room and lie in a tier below")                                              \
+    X(DEMOTE_DROPPED, COUNTER, COUNT, "demote_dropped", NULL, NULL,                                 \
+      "blocks that made room and were lost, for no tier below could take them in time")             \
+    X(LOADED,       COUNTER, COUNT, "loaded", NULL, NULL, "blocks that came up from below")         \
+    X(LOADED_BYTES, COUNTER, BYTES, "loaded", NULL, NULL, "bytes of such blocks")                   \
+    X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", NULL, NULL, "loads that a tier could not do")   \
+    X(JOINED,       COUNTER, COUNT, "joined", NULL, NULL, "readers that joined a load under way")   \
+    X(KILLS_FAILED, COUNTER, COUNT, "kills_failed", NULL, NULL,                                     \
+      "kills and flushes that a tier could not do, to be tried again")                              \
+    X(BELOW_LOST,   COUNTER, COUNT, "below_lost", NULL, NULL,                                       \
+      "blocks that a tier below has not any more: reclaimed, or spoilt")                            \
     X(REGISTERED,   COUNTER, COUNT, "registered", NULL, NULL, "lives that a directory issued")      \
     X(LIVE,         GAUGE,   BYTES, "live", NULL, NULL, "bytes of granted blocks")                  \
     X(IN_FLIGHT,    GAUGE,   BYTES, "in_flight", NULL, NULL, "bytes being written")                 \
     X(UNGRANTED,    GAUGE,   BYTES, "ungranted", NULL, NULL, "bytes that wait for a grant")         \
     X(QUARANTINED,  GAUGE,   BYTES, "quarantined", NULL, NULL, "bytes that may still be read")      \
     X(CAPACITY,     GAUGE,   BYTES, "capacity", NULL, NULL, "bytes of the pool")                    \
-    X(BLOCKS,       GAUGE,   COUNT, "blocks", NULL, NULL, "granted blocks")
+    X(BLOCKS,       GAUGE,   COUNT, "blocks", NULL, NULL, "granted blocks")                         \
+    X(BELOW,        GAUGE,   COUNT, "below", NULL, NULL, "blocks that lie in tiers below memory")
 /* clang-format on */
 
 enum yb_node_stat {
@@ -115,9 +133,11 @@ struct yb_node_put {
 };
 
 /* A get whose reply is under way. */
+struct yb_node_wait;
 struct yb_node_read {
     struct yb_node *node;
     uint32_t count;
+    const struct yb_node_wait *wait; /* What it waited for; NULL: nothing. */
     struct yb_block *blocks[YB_WIRE_GET_ITEMS_MAX];
     struct iovec iov[YB_WIRE_GET_ITEMS_MAX];
 };
@@ -140,10 +160,14 @@ struct yb_node_group {
 struct yb_node_removal {
     struct yb_request *request; /* NULL: the place is free. */
     struct yb_wire_remove_unheld_answer answer;
-    uint64_t left; /* Withdrawals that it has not taken. */
+    uint64_t left;    /* Withdrawals that it has not taken. */
+    uint64_t through; /* Kills below DRAM up to this one have to be done. */
 };
 #define YB_NODE_REMOVALS 16u
 
+struct yb_node_below;
+struct yb_node_lift;
+struct yb_node_wait;
 struct yb_node_watch;
 struct yb_node_loans;
 struct yb_node_copies;
@@ -152,7 +176,7 @@ struct yb_node_pulls;
 struct yb_node {
     uint32_t magic;
     struct yb_node_options options; /* Its strings are owned copies. */
-    char *strings[6];
+    char *strings[7];
     char address[YB_ADDRESS_TEXT_BYTES];
     char name[64]; /* Of yb_node_set_name(); "": the options'. */
     struct yb_net *net;
@@ -215,6 +239,7 @@ struct yb_node {
     struct yb_node_loans *loans;
     struct yb_node_copies *copies;
     struct yb_node_pulls *pulls; /* NULL: there is no engine. */
+    struct yb_node_below *below; /* NULL: there is nothing below DRAM. */
 
     /* ---- numbers for node_numbers ---- */
     uint64_t granted_count; /* GRANTED blocks now. */
@@ -385,6 +410,12 @@ YB_CHECKED enum yb_status yb_node_publish(struct yb_node *node, struct yb_block 
  * granted first. */
 void yb_node_join_chain(struct yb_node *node, struct yb_block *block);
 
+/* Put a block that was granted beside those of its group and its chain. */
+void yb_node_join_others(struct yb_node *node, struct yb_block *block);
+
+/* Tell the directory that a block which lies below is in memory, too. */
+void yb_node_publish_loaded(struct yb_node *node, struct yb_block *block);
+
 /* The directory's word on a block's publication. */
 void yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_status status,
                           uint64_t grant, bool sole);
@@ -445,6 +476,8 @@ void yb_node_list_handle(void *service, struct yb_request *request);
 void yb_node_remove_unheld_handle(void *service, struct yb_request *request);
 /* The directory has taken a withdrawal that removal number `removal` made; 0: none did. */
 void yb_node_removal_heard(struct yb_node *node, uint16_t removal);
+/* Kills are done: removals that waited for them are answered. */
+void yb_node_removals_killed(struct yb_node *node);
 /* It takes no more: whoever waits for that is told AGAIN. */
 void yb_node_removals_end(struct yb_node *node);
 void yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out);
@@ -464,5 +497,81 @@ void yb_node_watch_read(struct yb_node *node, struct yb_block *block,
 /* A granted block is gone: tell its recent readers. */
 void yb_node_watch_gone(struct yb_node *node, const struct yb_block *block);
 void yb_node_watch_tick(struct yb_node *node, bool all);
+
+/* ---- node_tier.c and others: tiers below DRAM (node_below.h); none: they do nothing ------ */
+
+YB_CHECKED enum yb_status yb_node_below_create(struct yb_node *node);
+void yb_node_below_start(struct yb_node *node);
+void yb_node_below_stop(struct yb_node *node);
+bool yb_node_below_idle(const struct yb_node *node);
+void yb_node_below_destroy(struct yb_node *node);
+void yb_node_below_tick(struct yb_node *node);
+
+/* A life begins: of the one before (`keep`), or another. */
+void yb_node_below_registered(struct yb_node *node, bool keep);
+
+/* The next item of the inventory; *cursor is 0 at the start. */
+bool yb_node_below_inventory(struct yb_node *node, uint64_t *cursor,
+                             struct yb_publisher_item *item_out);
+
+/* Whether more is to be found before the inventory ends. */
+bool yb_node_below_finding(struct yb_node *node);
+
+/* The directory's word on an item about a tier below. */
+void yb_node_below_answered(struct yb_node *node, const struct yb_publisher_item *item,
+                            enum yb_status status);
+
+/* A block was granted, or read: it may be time that it goes down. */
+void yb_node_below_granted(struct yb_node *node, struct yb_block *block);
+void yb_node_below_accessed(struct yb_node *node, struct yb_block *block);
+
+/* Whether a tier below has the block, so that memory may forget it. */
+bool yb_node_lies_below(const struct yb_node *node, const struct yb_block *block);
+
+/* Let a block that lies nowhere below go down. Returns whether it does, and stays until then. */
+bool yb_node_demote(struct yb_node *node, struct yb_block *block);
+
+/* Whether it could, if there were room for its store. */
+bool yb_node_could_demote(const struct yb_node *node, const struct yb_block *block);
+
+/* A directory has dropped it; or we remove it, and tell the directory. */
+void yb_node_below_drop(struct yb_node *node, struct yb_id hash, uint64_t grant);
+void yb_node_below_remove(struct yb_node *node, struct yb_id hash, uint64_t grant);
+
+/* Return the number of the last kill that was asked for, and that up to which all are done. */
+uint64_t yb_node_below_kills(const struct yb_node *node, uint64_t *done_out);
+
+/* Answer an order when what it caused is durable (RULES A14). Returns false if nothing has to be
+ * waited for: the caller replies. */
+bool yb_node_below_reply_drop(struct yb_node *node, struct yb_request *request);
+bool yb_node_below_reply_flush(struct yb_node *node, struct yb_request *request, uint32_t tenant,
+                               uint64_t count);
+void yb_node_below_flush(struct yb_node *node, uint32_t tenant);
+
+/* How it stands with a block that is not in memory: NOT_FOUND, STALE, or NOT_READY (it lies below,
+ * and has not come up). */
+enum yb_status yb_node_below_status(struct yb_node *node, uint32_t tenant,
+                                    const struct yb_node_name *name);
+
+/* Return how many blocks lie below. */
+uint64_t yb_node_below_blocks(const struct yb_node *node);
+
+/* Return how many blocks of a tenant lie below and not in memory. */
+uint64_t yb_node_below_count(const struct yb_node *node, uint32_t tenant);
+
+/* Let a request wait until what it asks for has come up from below; `resume` handles it then, with
+ * the wait in its context. Returns false if it asks for nothing there. */
+bool yb_node_await_below(struct yb_node *node, struct yb_request *request,
+                         const struct yb_wire_get *body,
+                         void (*resume)(void *service, struct yb_request *request));
+
+/* Correct the status of an item that was not found by what became of its wait (NULL: none). */
+int32_t yb_node_waited(const struct yb_node_wait *wait, uint32_t item, int32_t status);
+void yb_node_wait_end(struct yb_node_wait *wait);
+
+/* The same for one block that is asked for by hash and grant alone. */
+bool yb_node_await_lift(struct yb_node *node, struct yb_request *request, struct yb_id hash,
+                        uint64_t grant, void (*resume)(void *service, struct yb_request *request));
+void yb_node_lift_end(struct yb_node_lift *lift);
 
 #endif /* YB_NODE_NODE_INTERNAL_H */

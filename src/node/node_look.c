@@ -194,6 +194,18 @@ answer_removal(struct yb_node *node, struct yb_node_removal *removal, enum yb_st
     yb_node_reply(node, request, status, out, status == YB_OK ? length : 0);
 }
 
+/* Answer if nothing is waited for any more: neither the directory nor a medium names what went. */
+static void
+check_removal(struct yb_node *node, struct yb_node_removal *removal)
+{
+    uint64_t done;
+
+    (void)yb_node_below_kills(node, &done);
+    if (removal->left == 0 && removal->through <= done) {
+        answer_removal(node, removal, YB_OK);
+    }
+}
+
 void
 yb_node_removal_heard(struct yb_node *node, uint16_t removal)
 {
@@ -205,8 +217,16 @@ yb_node_removal_heard(struct yb_node *node, uint16_t removal)
     waiting = &node->removals[removal - 1];
     YB_ASSERT(waiting->request != NULL && waiting->left > 0);
     waiting->left--;
-    if (waiting->left == 0) {
-        answer_removal(node, waiting, YB_OK);
+    check_removal(node, waiting);
+}
+
+void
+yb_node_removals_killed(struct yb_node *node)
+{
+    for (uint32_t i = 0; i < YB_NODE_REMOVALS; i++) {
+        if (node->removals[i].request != NULL && node->removing != i + 1) {
+            check_removal(node, &node->removals[i]);
+        }
     }
 }
 
@@ -240,7 +260,7 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
     struct yb_wire_list_question body;
     struct yb_block *block;
     struct match match;
-    uint64_t cursor, stop;
+    uint64_t cursor, stop, done;
     enum yb_status status = removal != NULL ? begin(node, request, &body, &match) : YB_AGAIN;
 
     if (status != YB_OK) {
@@ -260,15 +280,15 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
         } else {
             removal->answer.removed++;
             removal->left++;
+            yb_node_below_remove(node, block->hash, block->grant);
             yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
         }
     }
     node->removing = 0;
     match_fini(&match);
     removal->answer.cursor = cursor >= yb_block_span(node->blocks) ? 0 : cursor;
-    if (removal->left == 0) {
-        answer_removal(node, removal, YB_OK);
-    }
+    removal->through = yb_node_below_kills(node, &done);
+    check_removal(node, removal);
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */

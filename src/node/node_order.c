@@ -41,6 +41,10 @@ yb_node_drop_handle(void *service, struct yb_request *request)
         }
         /* Its grant may still be on its way to us, and must not make it readable any more. */
         yb_block_note_drop(node->blocks, item.hash, item.grant);
+        yb_node_below_drop(node, item.hash, item.grant);
+    }
+    if (status == YB_OK && yb_node_below_reply_drop(node, request)) {
+        return; /* Answered when it is durable in every tier. */
     }
     yb_request_reply(request, status, NULL, 0, NULL, 0);
 }
@@ -69,6 +73,9 @@ yb_node_flush_handle(void *service, struct yb_request *request)
             status = YB_TOO_LARGE;
         } else {
             answer.count = yb_node_flush(node, tenant, body.flush);
+            if (yb_node_below_reply_flush(node, request, tenant, answer.count)) {
+                return;
+            }
         }
     }
     if (status == YB_OK &&

@@ -230,6 +230,7 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     answer->checked = block->checked;
     answer->flags = block->flags;
     block->access_ns = now_ns;
+    yb_node_below_accessed(node, block);
     if (block->ordered) {
         yb_policy_access(yb_node_policy(node, block), &block->policy.entry, now_ns);
     }
@@ -240,10 +241,16 @@ void
 yb_node_pin_handle(void *service, struct yb_request *request)
 {
     struct yb_node *node = service;
+    struct yb_node_wait *wait = request->context; /* NULL: it comes for the first time. */
     struct yb_wire_get body;
+    uint32_t count;
     size_t at = 0;
     enum yb_status status = yb_wire_get_decode(request->body, request->body_bytes, &body, NULL);
 
+    if (status == YB_OK && wait == NULL &&
+        yb_node_await_below(node, request, &body, yb_node_pin_handle)) {
+        return;
+    }
     if (status == YB_OK && node->stopping) {
         status = YB_FENCED;
     }
@@ -261,20 +268,22 @@ yb_node_pin_handle(void *service, struct yb_request *request)
         }
         node->gets_ever++;
         pin_item(node, request, &body, &item, body.keys.bytes + at, &answer);
+        answer.status = yb_node_waited(wait, i, answer.status);
         at += item.key_bytes;
         yb_wire_pin_answer_store(&answer, node->scratch + YB_WIRE_PINS_BYTES +
                                               (size_t)i * YB_WIRE_PIN_ANSWER_BYTES);
     }
+    count = body.items.count;
+    yb_node_wait_end(wait); /* And the body with it. */
     if (status != YB_OK) {
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
     memset(node->scratch, 0, YB_WIRE_PINS_BYTES);
-    yb_wire_put_u32(node->scratch + YB_WIRE_PINS_AT_ANSWERS, body.items.count);
-    yb_request_reply(
-        request, YB_OK, node->scratch,
-        (uint32_t)(YB_WIRE_PINS_BYTES + (size_t)body.items.count * YB_WIRE_PIN_ANSWER_BYTES), NULL,
-        0);
+    yb_wire_put_u32(node->scratch + YB_WIRE_PINS_AT_ANSWERS, count);
+    yb_request_reply(request, YB_OK, node->scratch,
+                     (uint32_t)(YB_WIRE_PINS_BYTES + (size_t)count * YB_WIRE_PIN_ANSWER_BYTES),
+                     NULL, 0);
 }
 
 /* Take one loan back from whom it was given to. */

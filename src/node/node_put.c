@@ -137,10 +137,11 @@ may_be_first(const struct yb_node *node, const struct yb_block *block)
            block->epoch >= node->epoch;
 }
 
-enum yb_status
-yb_node_publish(struct yb_node *node, struct yb_block *block)
+/* What is told of a block. */
+static struct yb_publisher_item
+item_of(const struct yb_node *node, const struct yb_block *block)
 {
-    struct yb_publisher_item item = {
+    return (struct yb_publisher_item){
         .wire = {.hash = block->hash,
                  .grant = block->grant, /* 0, or what a copy is a copy of. */
                  .write = block->write,
@@ -154,6 +155,12 @@ yb_node_publish(struct yb_node *node, struct yb_block *block)
         .tenant = block->tenant,
         .block = yb_block_index(node->blocks, block) + 1,
     };
+}
+
+enum yb_status
+yb_node_publish(struct yb_node *node, struct yb_block *block)
+{
+    struct yb_publisher_item item = item_of(node, block);
     enum yb_status status;
 
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
@@ -220,6 +227,26 @@ yb_node_join_chain(struct yb_node *node, struct yb_block *block)
 }
 
 void
+yb_node_join_others(struct yb_node *node, struct yb_block *block)
+{
+    if (block->group != 0) {
+        join_group(node, block);
+    }
+    yb_node_join_chain(node, block);
+}
+
+void
+yb_node_publish_loaded(struct yb_node *node, struct yb_block *block)
+{
+    struct yb_publisher_item item = item_of(node, block);
+
+    item.wire.mode = YB_WIRE_MODE_ADD_REPLICA;
+    if (node->registered && yb_publisher_push(node->publisher, &item) != YB_OK) {
+        yb_member_fenced(node->member); /* The next inventory names it. */
+    }
+}
+
+void
 yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_status status,
                      uint64_t grant, bool sole)
 {
@@ -237,10 +264,8 @@ yb_node_put_answered(struct yb_node *node, struct yb_block *block, enum yb_statu
              * too: a copy of what once was here may have been dropped in place of that. */
             yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
         } else {
-            if (block->group != 0) {
-                join_group(node, block);
-            }
-            yb_node_join_chain(node, block);
+            yb_node_join_others(node, block);
+            yb_node_below_granted(node, block);
         }
     } else {
         yb_node_discard(node, block);

@@ -63,6 +63,8 @@ yb_node_show_vitals(struct yb_node *node)
                  (int64_t)info.allocator.capacity);
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BLOCKS,
                  (int64_t)node->granted_count);
+    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BELOW,
+                 (int64_t)yb_node_below_blocks(node));
 }
 
 static uint64_t

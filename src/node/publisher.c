@@ -54,6 +54,7 @@ struct yb_publisher {
     uint64_t cursor;
     struct yb_publisher_item ahead; /* Of the inventory: found, and of another tenant. */
     bool has_ahead;
+    bool listed; /* To be told when nothing else is. */
     bool paused; /* News were answered AGAIN a moment ago. */
     struct yb_timer pause;
     uint32_t replaces; /* Messages with replacements under way. */
@@ -84,6 +85,19 @@ yb_publisher_room(const struct yb_publisher *publisher)
 
     YB_ASSERT(used <= YB_PUBLISHER_ITEMS);
     return (uint32_t)(YB_PUBLISHER_ITEMS - used);
+}
+
+void
+yb_publisher_wake(struct yb_publisher *publisher)
+{
+    send_soon(publisher);
+}
+
+void
+yb_publisher_listed(struct yb_publisher *publisher)
+{
+    publisher->listed = publisher->open;
+    send_soon(publisher);
 }
 
 enum yb_status
@@ -325,6 +339,9 @@ fill_inventory(struct yb_publisher *publisher, struct message *message)
         return true;
     }
     if (publisher->walk == WALK_CHUNKS) {
+        if (publisher->events->on_more != NULL && publisher->events->on_more(publisher->owner)) {
+            return false;
+        }
         publisher->walk = WALK_END;
     }
     if (publisher->walk != WALK_BEGIN && publisher->walk != WALK_END) {
@@ -335,6 +352,21 @@ fill_inventory(struct yb_publisher *publisher, struct message *message)
     message->replaces = false;
     message->phase = publisher->walk == WALK_BEGIN ? YB_WIRE_PHASE_BEGIN : YB_WIRE_PHASE_END;
     publisher->walk = publisher->walk == WALK_BEGIN ? WALK_CHUNKS : WALK_DONE;
+    return true;
+}
+
+/* The last word of a stream's beginning. */
+static bool
+fill_listed(struct yb_publisher *publisher, struct message *message)
+{
+    if (!publisher->listed || publisher->walk != WALK_DONE || publisher->head != publisher->tail) {
+        return false;
+    }
+    publisher->listed = false;
+    message->count = 0;
+    message->tenant = 0;
+    message->replaces = false;
+    message->phase = YB_WIRE_PHASE_LISTED;
     return true;
 }
 
@@ -351,7 +383,8 @@ send_all(struct yb_task *task)
             continue;
         }
         if (!(publisher->walk == WALK_BEGIN && fill_inventory(publisher, message)) &&
-            !fill_news(publisher, message) && !fill_inventory(publisher, message)) {
+            !fill_news(publisher, message) && !fill_inventory(publisher, message) &&
+            !fill_listed(publisher, message)) {
             return;
         }
         message->busy = true;
@@ -416,6 +449,7 @@ yb_publisher_begin(struct yb_publisher *publisher, const struct yb_publisher_str
     publisher->walk = WALK_BEGIN;
     publisher->cursor = 0;
     publisher->has_ahead = false;
+    publisher->listed = false;
     publisher->replaces = 0;
     send_soon(publisher);
 }

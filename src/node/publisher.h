@@ -59,6 +59,9 @@ struct yb_publisher_events {
                       const struct yb_wire_grant_answer *answer);
     /* The next item of the inventory: false when there is none left. `cursor` is 0 at the start. */
     bool (*on_inventory)(void *owner, uint64_t *cursor, struct yb_publisher_item *item_out);
+    /* The inventory has no more items now: whether there will be some later, before its end. Then
+     * yb_publisher_wake() says when. NULL: never. */
+    bool (*on_more)(void *owner);
     /* Copy the key of an item that may carry one (directories that asked for keys); returns its
      * length, 0: the block is gone. */
     uint32_t (*on_key)(void *owner, const struct yb_publisher_item *item,
@@ -93,6 +96,13 @@ bool yb_publisher_take(struct yb_publisher *publisher, struct yb_publisher_item 
 /* Queue an item. AGAIN: the queue is full (P4). */
 YB_CHECKED enum yb_status yb_publisher_push(struct yb_publisher *publisher,
                                             const struct yb_publisher_item *item);
+
+/* Go on with the inventory, if it waits. */
+void yb_publisher_wake(struct yb_publisher *publisher);
+
+/* Tell the directory, behind all that is queued, that nothing more of before will be named. */
+void yb_publisher_listed(struct yb_publisher *publisher);
+
 uint32_t yb_publisher_room(const struct yb_publisher *publisher);
 
 /* Whether no call is under way: the owner of the net may go on to end it. */

@@ -37,6 +37,7 @@ struct served {
     uint64_t size;
     const void *bytes;
     uint32_t node;
+    uint32_t tier; /* 0: memory. */
 };
 
 struct store_judge {
@@ -48,6 +49,7 @@ struct store_judge {
     struct served served[SERVED_MAX];
     uint32_t served_count;
     uint32_t node;
+    uint32_t tier;
     uint64_t checks;
     bool whole;
     bool loss;
@@ -244,8 +246,45 @@ on_served(void *context, const struct yb_node_block_view *block)
             .size = block->size,
             .bytes = block->bytes,
             .node = judge->node,
+            .tier = judge->tier,
         };
     }
+}
+
+/* What is looked for on a medium. */
+struct claimed {
+    struct store_judge *judge;
+    const struct yb_node_block_view *block;
+    bool found;
+};
+
+static void
+on_kept(void *context, const struct yb_tier_record *record, const void *bytes)
+{
+    struct claimed *claimed = context;
+    struct yb_node_block_view view = *claimed->block;
+
+    if (record->grant != view.grant || !yb_id_equal(record->hash, view.hash)) {
+        return;
+    }
+    claimed->found = true;
+    view.bytes = bytes;
+    view.key = record->key;
+    view.key_bytes = record->key_bytes;
+    STORE_CHECK(claimed->judge->world, record->size == view.size);
+    on_served(claimed->judge, &view);
+}
+
+/* H6: what is claimed below memory is there, and is as good as what is in memory. */
+static void
+on_below(void *context, uint32_t tier, const struct yb_node_block_view *block)
+{
+    struct store_judge *judge = context;
+    struct claimed claimed = {judge, block, false};
+
+    judge->tier = tier + 1;
+    yb_memory_medium_visit(store_node(judge->world, judge->node)->media[tier], on_kept, &claimed);
+    STORE_CHECK(judge->world, claimed.found);
 }
 
 /* H1: not in a life that the directory takes for dead. */
@@ -288,7 +327,9 @@ check_node(struct store_judge *judge, uint32_t number)
     }
     judge->node = number;
     check_life(judge, &info);
+    judge->tier = 0;
     yb_node_visit(role->life->node, on_served, judge);
+    yb_node_visit_below(role->life->node, on_below, judge);
 }
 
 /* H2: one grant of one key is one value. */
@@ -303,7 +344,8 @@ check_grants(struct store_judge *judge)
 
             if (one->grant == other->grant && yb_id_equal(one->hash, other->hash)) {
                 STORE_CHECK(judge->world,
-                            one->node != other->node && one->size == other->size &&
+                            (one->node != other->node || one->tier != other->tier) &&
+                                one->size == other->size &&
                                 memcmp(one->bytes, other->bytes,
                                        judge->whole ? one->size : sizeof(uint64_t)) == 0);
             }

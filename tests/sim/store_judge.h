@@ -8,6 +8,7 @@
  *   H2  What is served under one grant of one key has the same bytes everywhere.
  *   H4  What had its effect before an acknowledged removal, flush or replacement was called is
  *       served by no node any more.
+ *   H6  What a node says to have below its memory is there on the medium, byte for byte.
  *   H7  yb_node_check() holds.
  *   An operation ends by its deadline, and the moment that a reset takes.
  *

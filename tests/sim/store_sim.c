@@ -89,6 +89,18 @@ draw(uint64_t *state, uint32_t bound)
     return (uint32_t)((*state >> 33) % bound);
 }
 
+/* What is below memory: nothing, for a third of the seeds. */
+static void
+draw_tiers(struct store_options *options, uint64_t *state)
+{
+    static const char *const policies[] = {"through", "through", "back", "selective"};
+
+    options->tiers = draw(state, 3);
+    options->tier_ms = 1 + draw(state, 12);
+    options->write_policy = policies[draw(state, 4)];
+    options->tier_bytes = draw(state, 3) == 0 ? 48u * 1024u : 1u << 20;
+}
+
 static struct store_options
 draw_options(uint64_t seed, enum mood *mood_out)
 {
@@ -109,6 +121,7 @@ draw_options(uint64_t seed, enum mood *mood_out)
     if (*mood_out == FULL || (*mood_out == ROUGH && draw(&state, 4) == 0)) {
         options.pool_bytes = (32u + 16u * draw(&state, 4)) * 1024u;
     }
+    draw_tiers(&options, &state);
     return options;
 }
 
@@ -315,6 +328,27 @@ act_on_process(struct walk *walk)
     }
 }
 
+/* A medium stands still, goes on, or fails for a while. */
+static void
+act_on_medium(struct walk *walk)
+{
+    uint32_t node = below(walk, walk->world->options.nodes);
+    uint32_t tier = below(walk, walk->world->options.tiers);
+    struct yb_memory_faults *faults =
+        yb_memory_medium_faults(store_node(walk->world, node)->media[tier]);
+    uint32_t what = below(walk, 6);
+
+    TRACE(walk, "medium %u of node %u: %u", tier, node, what);
+    switch (what) {
+    case 0: faults->stalled = !faults->stalled; break;
+    case 1: faults->store_fail += 3; break;
+    case 2: faults->load_fail += 3; break;
+    case 3: faults->load_corrupt += 1; break;
+    case 4: faults->kill_fail += 2; break;
+    default: *faults = (struct yb_memory_faults){.stalled = false}; break;
+    }
+}
+
 static void
 act_heal(struct walk *walk)
 {
@@ -359,7 +393,9 @@ act_fault(struct walk *walk)
 {
     uint32_t dice = below(walk, 10);
 
-    if (walk->mood == CALM || walk->mood == FULL) {
+    if (walk->mood == ROUGH && walk->world->options.tiers > 0 && below(walk, 3) == 0) {
+        act_on_medium(walk);
+    } else if (walk->mood == CALM || walk->mood == FULL) {
         act_drain(walk);
     } else if (walk->mood == RESTARTS) {
         if (dice < 5) {
@@ -454,6 +490,10 @@ settle(struct walk *walk)
     }
     store_heal(world);
     for (uint32_t i = 0; i < world->options.nodes; i++) {
+        for (uint32_t tier = 0; tier < world->options.tiers; tier++) {
+            *yb_memory_medium_faults(store_node(world, i)->media[tier]) =
+                (struct yb_memory_faults){.stalled = false};
+        }
         store_drain(world, i, false);
     }
     STORE_CHECK(world, store_settle(world, ALL_ENDED_MS));

@@ -323,6 +323,55 @@ make_engine(struct store_life *life)
     life->engine_loop = life->engine->workers[0].loop;
 }
 
+static enum yb_status
+open_tier(struct store_role *role, uint32_t number, const struct yb_node_tier_ground *ground,
+          struct yb_tier **tier_out)
+{
+    struct yb_memory_tier_options options = {
+        .loop = ground->loop,
+        .medium = role->media[number],
+        .tier = role->tiers[number].kind,
+        .events = ground->events,
+        .owner = ground->owner,
+    };
+    uint64_t *times[] = {&options.store_ns, &options.sync_ns, &options.load_ns,
+                         &options.recover_ns};
+
+    for (uint32_t i = 0; i < 4; i++) {
+        role->tier_random = role->tier_random * 6364136223846793005ull + 1442695040888963407ull;
+        *times[i] = (role->tier_random >> 33) % (role->world->options.tier_ms + 1) * YB_NS_PER_MS;
+    }
+    return yb_memory_tier_create(&options, tier_out);
+}
+
+static enum yb_status
+open_ssd(void *context, const struct yb_node_tier_ground *ground, struct yb_tier **tier_out)
+{
+    return open_tier(context, 0, ground, tier_out);
+}
+
+static enum yb_status
+open_object(void *context, const struct yb_node_tier_ground *ground, struct yb_tier **tier_out)
+{
+    return open_tier(context, 1, ground, tier_out);
+}
+
+/* Give a node what is below its memory. */
+static void
+make_tiers(struct store_role *role)
+{
+    const struct store_options *options = &role->world->options;
+
+    role->tiers[0] = (struct yb_node_tier){YB_WIRE_TIER_SSD, open_ssd, role};
+    role->tiers[1] = (struct yb_node_tier){YB_WIRE_TIER_OBJECT, open_object, role};
+    role->tier_random = options->seed * 977 + role->number;
+    for (uint32_t i = 0; i < options->tiers; i++) {
+        STORE_CHECK(role->world,
+                    yb_memory_medium_create(options->tier_bytes, options->seed * 8 + role->number,
+                                            &role->media[i]) == YB_OK);
+    }
+}
+
 static const struct yb_service *
 make_node(struct store_life *life)
 {
@@ -337,6 +386,10 @@ make_node(struct store_life *life)
         .numa_node = UINT32_MAX,
         .policy = world->options.policy,
         .verify = world->options.verify,
+        .tiers = life->role->tiers,
+        .tier_count = world->options.tiers,
+        .below_max = 4096,
+        .write_policy = world->options.write_policy,
         .random = random_of_life,
         .random_context = life,
     };
@@ -527,6 +580,9 @@ store_crash(struct store_role *role, enum yb_sim_death how)
     if (role->stalled) {
         store_stall(role, false);
     }
+    for (uint32_t i = 0; i < YB_NODE_TIERS_MAX && role->media[i] != NULL; i++) {
+        yb_memory_medium_crash(role->media[i]);
+    }
     if (how == YB_SIM_DEATH_SILENT) {
         yb_sim_host_crash(role->host, how);
         role->silent = true;
@@ -602,6 +658,7 @@ add_role(struct store_world *world, enum store_kind kind, uint32_t number)
     if (kind == STORE_NODE) {
         role->memory = malloc(world->options.pool_bytes);
         STORE_CHECK(world, role->memory != NULL);
+        make_tiers(role);
     }
     world->role_count++;
 }
@@ -617,6 +674,8 @@ store_world_create(const struct store_options *options)
     world->options = *options;
     world->options.lease_ms = options->lease_ms != 0 ? options->lease_ms : 400;
     world->options.pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : 1u << 20;
+    world->options.tier_bytes = options->tier_bytes != 0 ? options->tier_bytes : 1u << 20;
+    world->options.tier_ms = options->tier_ms != 0 ? options->tier_ms : 2;
     world->storage = (struct yb_directory_storage){load_file, store_file, world};
     world->sim = yb_sim_create(options->seed);
     world->judge = store_judge_create(world);
@@ -648,6 +707,9 @@ store_world_destroy(struct store_world **world_in)
             store_crash(role, YB_SIM_DEATH_FLUSH);
         }
         free(role->memory);
+        for (uint32_t tier = 0; tier < YB_NODE_TIERS_MAX; tier++) {
+            yb_memory_medium_destroy(&role->media[tier]);
+        }
     }
     STORE_CHECK(world, world->open == 0);
     while (world->ops != NULL) {

@@ -28,6 +28,7 @@
 #include "net/sim.h"
 #include "node/node.h"
 #include "store_judge.h"
+#include "tier/memory/memory.h"
 
 #define STORE_NODES_MAX   8u
 #define STORE_CLIENTS_MAX 8u
@@ -47,12 +48,16 @@ struct store_options {
     uint64_t seed;
     uint32_t nodes;
     uint32_t clients;
-    uint32_t lease_ms;   /* 0: 400. */
-    uint64_t pool_bytes; /* Of each node; 0: 1 MiB. */
-    const char *policy;  /* NULL: the node's default. */
-    bool verify;         /* Nodes sum what they hold. */
-    bool engines;        /* Nodes lend their pools, to who reads them from beside. */
-    uint32_t late;       /* The last so many nodes are not started by create. */
+    uint32_t lease_ms;        /* 0: 400. */
+    uint64_t pool_bytes;      /* Of each node; 0: 1 MiB. */
+    const char *policy;       /* NULL: the node's default. */
+    bool verify;              /* Nodes sum what they hold. */
+    bool engines;             /* Nodes lend their pools, to who reads them from beside. */
+    uint32_t tiers;           /* Below each node's memory: 0 to 2. */
+    uint64_t tier_bytes;      /* Of each; 0: 1 MiB. */
+    const char *write_policy; /* NULL: the node's default. */
+    uint32_t tier_ms;         /* How long they take, at most; 0: 2. */
+    uint32_t late;            /* The last so many nodes are not started by create. */
     /* Change what a role is made with; each may be NULL. */
     void (*tune_directory)(struct yb_directory_options *options);
     void (*tune_node)(uint32_t number, struct yb_node_options *options);
@@ -93,6 +98,10 @@ struct store_role {
     struct yb_sim_host *host;
     struct store_life *life; /* NULL: down. */
     void *memory;            /* A node's pool. */
+    /* A node's disk and object store: they outlive it. */
+    struct yb_memory_medium *media[YB_NODE_TIERS_MAX];
+    struct yb_node_tier tiers[YB_NODE_TIERS_MAX];
+    uint64_t tier_random;
     bool stalled;
     bool silent;
     uint64_t resumed_ns; /* When its clock last jumped for it, or it went on after a stall. */

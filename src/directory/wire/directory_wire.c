@@ -21,7 +21,7 @@ _Static_assert(25 + 7 == YB_WIRE_DECLINED_BYTES, "no gap in declined");
 _Static_assert(60 + 4 == YB_WIRE_CLUSTER_BYTES, "no gap in cluster");
 _Static_assert(0 + 8 == YB_WIRE_MEMBERS_QUESTION_BYTES, "no gap in members_question");
 _Static_assert(20 + 4 == YB_WIRE_MEMBERS_BYTES, "no gap in members");
-_Static_assert(66 + 6 == YB_WIRE_REGISTER_BYTES, "no gap in register");
+_Static_assert(67 + 5 == YB_WIRE_REGISTER_BYTES, "no gap in register");
 _Static_assert(72 + 8 == YB_WIRE_REGISTERED_BYTES, "no gap in registered");
 _Static_assert(88 + 8 == YB_WIRE_HEARTBEAT_BYTES, "no gap in heartbeat");
 _Static_assert(28 + 4 == YB_WIRE_HEARTBEAT_ANSWER_BYTES, "no gap in heartbeat_answer");
@@ -104,6 +104,7 @@ yb_wire_phase_name(uint32_t value)
     case YB_WIRE_PHASE_BEGIN: return "begin";
     case YB_WIRE_PHASE_CHUNK: return "chunk";
     case YB_WIRE_PHASE_END: return "end";
+    case YB_WIRE_PHASE_LISTED: return "listed";
     default: return "unknown";
     }
 }
@@ -116,6 +117,7 @@ phase_known(uint32_t value)
     case YB_WIRE_PHASE_BEGIN:
     case YB_WIRE_PHASE_CHUNK:
     case YB_WIRE_PHASE_END:
+    case YB_WIRE_PHASE_LISTED:
         return true;
     default: return false;
     }
@@ -983,8 +985,8 @@ yb_wire_members_decode(const uint8_t *bytes, size_t length, struct yb_wire_membe
 static bool
 register_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 66, 6)) {
-        return yb_wire_bad(error, "register", "reserved", "reserved bytes must be zero", (uint64_t)bytes[66]);
+    if (!yb_wire_zero(bytes + 67, 5)) {
+        return yb_wire_bad(error, "register", "reserved", "reserved bytes must be zero", (uint64_t)bytes[67]);
     }
     return true;
 }
@@ -1007,6 +1009,9 @@ register_check(const struct yb_wire_register *value, struct yb_wire_error *error
     if (value->zone.length > 31) {
         return yb_wire_bad(error, "register", "zone", "longer than its maximum", (uint64_t)value->zone.length);
     }
+    if (value->keeps > 1) {
+        return yb_wire_bad(error, "register", "keeps", "above its maximum", (uint64_t)value->keeps);
+    }
     return true;
 }
 
@@ -1023,6 +1028,7 @@ yb_wire_register_load(const uint8_t *bytes, struct yb_wire_register *out)
     out->data_address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 60)};
     out->rack = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 62)};
     out->zone = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 64)};
+    out->keeps = yb_wire_get_u8(bytes + 66);
 }
 
 static inline void
@@ -1038,7 +1044,8 @@ yb_wire_register_store(const struct yb_wire_register *value, uint8_t *bytes)
     yb_wire_put_u16(bytes + 60, value->data_address.length);
     yb_wire_put_u16(bytes + 62, value->rack.length);
     yb_wire_put_u16(bytes + 64, value->zone.length);
-    memset(bytes + 66, 0, 6);
+    yb_wire_put_u8(bytes + 66, value->keeps);
+    memset(bytes + 67, 0, 5);
 }
 
 static bool

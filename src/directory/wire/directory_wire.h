@@ -70,6 +70,7 @@ enum yb_wire_phase {
     YB_WIRE_PHASE_BEGIN = 1, /* An inventory begins; no items. */
     YB_WIRE_PHASE_CHUNK = 2, /* A part of the inventory. */
     YB_WIRE_PHASE_END = 3, /* The inventory is complete: what it did not name, the node does not hold. */
+    YB_WIRE_PHASE_LISTED = 4, /* What the node keeps below its memory has all been named; no items. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -1061,7 +1062,8 @@ enum {
     YB_WIRE_REGISTER_AT_DATA_ADDRESS = 60,
     YB_WIRE_REGISTER_AT_RACK = 62,
     YB_WIRE_REGISTER_AT_ZONE = 64,
-    YB_WIRE_REGISTER_AT_RESERVED = 66,
+    YB_WIRE_REGISTER_AT_KEEPS = 66,
+    YB_WIRE_REGISTER_AT_RESERVED = 67,
 };
 
 struct yb_wire_register {
@@ -1077,6 +1079,8 @@ struct yb_wire_register {
     struct yb_wire_text data_address; /* Where its transfer engine listens; empty: none. */
     struct yb_wire_text rack; /* Empty: not known. */
     struct yb_wire_text zone; /* Empty: not known. */
+    /* 1: it keeps blocks where they outlive it, and names them, under this name, in later lives. */
+    uint8_t keeps;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */

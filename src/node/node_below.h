@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_below.h -- a node's tiers below DRAM, for the files that make them up.
+ *
+ *     node_tier.c    tiers come and go; what they find after a restart; what the directory names
+ *     node_demote.c  stores: from DRAM down
+ *     node_load.c    loads: from below into DRAM, joined; requests that wait for them
+ *     node_kill.c    what may never come back: kills, flushes, and the answers that wait for them
+ *
+ * A block below is served only while it is *claimed*: while the directory names it on our slot. So
+ * every removal is ordered to us, and every order touches each tier (RULES A5). What a tier found
+ * after a restart is claimed when its inventory item was answered OK, what was stored when the
+ * publication of the second place was.
+ *
+ * Invariants
+ *   L1  A store is published after the tier's `done`, never before (RULES H6).
+ *   L2  A drop, a flush and a removal are answered after the kills that they caused are done in
+ *       every tier (RULES A14).
+ *   L3  A block's DRAM is not given away while a store reads it, and no more than a part of the
+ *       pool is kept for that (RULES C2).
+ *   L4  At most one load of a block is under way; whoever wants it joins (RULES C5).
+ */
+#ifndef YB_NODE_NODE_BELOW_H
+#define YB_NODE_NODE_BELOW_H
+
+#include "node/move.h"
+#include "node/node_internal.h"
+#include "node/shelf.h"
+#include "tier/tier.h"
+
+#define YB_NODE_STORES  256u
+#define YB_NODE_LOADS   2048u
+#define YB_NODE_KILLS   64u
+#define YB_NODE_FALLS   64u
+#define YB_NODE_FLUSHES 64u
+#define YB_NODE_QUEUE   65536u /* Blocks that wait to be stored; a power of two. */
+
+/* One tier. */
+struct yb_node_level {
+    struct yb_node *node;
+    struct yb_tier *tier; /* NULL: it could not be opened. */
+    uint8_t number;
+    enum yb_wire_tier kind;
+    bool recovered;       /* All that it has was found. */
+    enum yb_status aside; /* OK: it works. */
+    char why[256];        /* If not. */
+};
+
+/* A block on its way down. */
+struct yb_node_storing {
+    struct yb_tier_store store; /* First. */
+    struct yb_node *node;
+    struct yb_block *block; /* Pinned. */
+    uint8_t level;
+    struct iovec iov;
+    struct yb_node_storing *next; /* Of those under way. */
+    struct yb_node_storing *previous;
+};
+
+/* Who waits for a block to come up. */
+struct yb_node_join {
+    struct yb_node_join *next;
+    struct yb_node_loading *loading; /* NULL: it waits for nothing any more. */
+    enum yb_class traffic_class;
+    uint64_t deadline_ns;
+    /* OK: `block` is GRANTED, and pinned for this join. The join is over, and may be freed. */
+    void (*done)(struct yb_node_join *join, enum yb_status status, struct yb_block *block);
+};
+
+/* A block on its way up. */
+struct yb_node_loading {
+    struct yb_tier_load load; /* First. */
+    struct yb_node *node;
+    struct yb_block *block; /* IN_FLIGHT: where it comes to. */
+    struct yb_node_join *joins;
+    uint32_t record; /* Index on the shelf. */
+    uint16_t number; /* From 1. */
+    uint8_t level;
+    uint8_t tried; /* Levels, with the present one. */
+    bool over;     /* The block was ended meanwhile, or nobody waits. */
+    struct iovec iov;
+    struct yb_node_loading *next; /* Of those under way. */
+    struct yb_node_loading *previous;
+};
+
+/* A block that is being killed in its tiers. */
+struct yb_node_killing {
+    struct yb_node_kill {
+        struct yb_tier_kill kill; /* First. */
+        struct yb_node_killing *killing;
+    } kills[YB_NODE_TIERS_MAX];
+    struct yb_node *node;
+    uint64_t sequence; /* 0: free. */
+    uint32_t record;
+    uint8_t left;      /* Operations under way. */
+    uint8_t failed;    /* Levels that have to be asked again ... */
+    uint64_t retry_ns; /* ... then. */
+};
+
+/* An order whose answer waits (L2). */
+struct yb_node_fall {
+    struct yb_request *request; /* NULL: free. */
+    uint64_t through;           /* The last kill that it waits for. */
+    uint32_t flushes;           /* Flushes that it waits for. */
+    bool flush;
+    enum yb_status status;
+    uint64_t count;
+};
+
+struct yb_node_flushing {
+    struct yb_tier_flush flush; /* First. */
+    struct yb_node *node;
+    struct yb_node_fall *fall; /* NULL: nobody waits. */
+    bool busy;
+};
+
+struct yb_node_below {
+    struct yb_shelf *shelf;
+    struct yb_node_level levels[YB_NODE_TIERS_MAX];
+    uint32_t level_count;
+    enum yb_move_policy policy;
+
+    struct yb_pool *stores;
+    struct yb_node_storing *storing;
+    uint64_t storing_bytes;
+    struct {
+        uint32_t block;
+        uint64_t grant;
+    } queue[YB_NODE_QUEUE];
+    uint32_t queue_head;
+    uint32_t queue_tail;
+
+    struct yb_pool *loads;
+    struct yb_node_loading *loading;
+    uint64_t loading_bytes;
+    uint16_t load_free[YB_NODE_LOADS]; /* Numbers. */
+    uint32_t load_free_count;
+    struct yb_node_loading *load_of[YB_NODE_LOADS + 1]; /* By number. */
+    struct yb_node_wait *waits;
+
+    struct yb_node_killing killing[YB_NODE_KILLS];
+    uint32_t dead_first; /* Records that wait to be killed; index + 1. */
+    uint32_t dead_last;
+    uint64_t dead_sequence; /* Of the last one that was ended ... */
+    uint64_t kill_sequence; /* ... and of the last one whose kill has begun. */
+    struct yb_node_fall falls[YB_NODE_FALLS];
+    struct yb_node_flushing flushing[YB_NODE_FLUSHES];
+
+    bool inventoried;        /* The inventory of this life named what was on the shelf. */
+    bool listed;             /* The directory knows that nothing more is found. */
+    uint32_t unclaimed_left; /* Records to look at for what has to be named still. */
+    uint32_t unclaimed_at;
+    uint32_t sweep_at;
+};
+
+/* ---- node_tier.c ---- */
+
+/* Return the LIVE record under which a reader may have the block from below; NULL: none, and
+ * *status_out is NOT_READY if it is there and not claimed yet. */
+struct yb_shelf_record *yb_node_below_find(struct yb_node *node, uint32_t tenant, struct yb_id hash,
+                                           uint64_t grant, enum yb_status *status_out);
+
+/* Whether a level takes operations. */
+bool yb_node_level_works(const struct yb_node_level *level);
+
+/* Tell the directory that a block is in a tier now, or not any more. */
+void yb_node_below_publish(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,
+                           uint8_t mode);
+
+/* No tier has it and none is getting it: its record goes. Returns whether it went. */
+bool yb_node_below_forget(struct yb_node *node, struct yb_shelf_record *record);
+
+/* ---- node_kill.c ---- */
+
+/* A block is ended: nobody reads it any more, and it is killed in every tier that has it, gets it,
+ * or may find it. */
+void yb_node_below_end(struct yb_node *node, struct yb_shelf_record *record);
+
+void yb_node_kill_tick(struct yb_node *node);
+void yb_node_kill_stop(struct yb_node *node);
+bool yb_node_kill_idle(const struct yb_node *node);
+
+/* ---- node_load.c ---- */
+
+/* Join the load of a block, or begin it. `join`'s deadline, class and `done` are set. NOT_READY:
+ * there is no room for it now. */
+YB_CHECKED enum yb_status yb_node_load(struct yb_node *node, struct yb_shelf_record *record,
+                                       const struct yb_node_name *name, struct yb_node_join *join);
+
+/* Leave it: `done` does not run. */
+void yb_node_load_leave(struct yb_node *node, struct yb_node_join *join);
+
+/* The record is ended: what is being read is nobody's. */
+void yb_node_load_end(struct yb_node *node, struct yb_shelf_record *record);
+void yb_node_load_tick(struct yb_node *node);
+void yb_node_load_stop(struct yb_node *node);
+
+/* ---- node_demote.c ---- */
+void yb_node_demote_tick(struct yb_node *node);
+
+#endif /* YB_NODE_NODE_BELOW_H */
