@@ -44,7 +44,7 @@ yb_config_foreign(const char *name)
 {
     static const char *const names[] = {
 #define X(name, help) name,
-        YB_CONFIG_FOREIGN_MAP(X)
+        YB_CONFIG_FOREIGN_MAP(X) YB_CONFIG_S3_MAP(X)
 #undef X
     };
     const char *value;

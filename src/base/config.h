@@ -156,8 +156,8 @@ struct yb_config_input {
 /* Return the environment of this process. */
 char *const *yb_config_environment(void);
 
-/* Return what this process's environment says of a name of YB_CONFIG_FOREIGN_MAP, which `name` must
- * be; NULL: it is not set, or empty. */
+/* Return what this process's environment says of a name of YB_CONFIG_FOREIGN_MAP or
+ * YB_CONFIG_S3_MAP, which `name` must be; NULL: it is not set, or empty. */
 const char *yb_config_foreign(const char *name);
 
 /* Return the whole table, YB_CONFIG_ROWS rows: static. */

@@ -53,6 +53,20 @@
     X("MC_STORE_CLIENT_MIN_PORT", "first port that a store's client may take: 12300")     \
     X("MC_STORE_CLIENT_MAX_PORT", "last port that a store's client may take: 14300")
 
+/* Names that everything which speaks to S3 honours: read by src/tier/object alone. */
+#define YB_CONFIG_S3_MAP(X)                                                               \
+    X("AWS_ACCESS_KEY_ID", "who we are; with AWS_SECRET_ACCESS_KEY it goes before the files") \
+    X("AWS_SECRET_ACCESS_KEY", "the secret that proves it")                               \
+    X("AWS_SESSION_TOKEN", "of credentials that are lent for a while")                    \
+    X("AWS_PROFILE", "section of the credentials file: default")                          \
+    X("AWS_SHARED_CREDENTIALS_FILE", "instead of ~/.aws/credentials")                     \
+    X("AWS_REGION", "where the bucket is: us-east-1")                                     \
+    X("AWS_DEFAULT_REGION", "the same, after AWS_REGION")                                 \
+    X("AWS_ENDPOINT_URL_S3", "the service's URL: that of AWS in the region")              \
+    X("AWS_ENDPOINT_URL", "the same, after AWS_ENDPOINT_URL_S3")                          \
+    X("AWS_CA_BUNDLE", "PEM file of the authorities that are trusted: the system's")      \
+    X("HOME", "where .aws/credentials is")
+
 #define YB_CONFIG_SECTION_MAP(X)                                                          \
     X(config,  "where the configuration comes from")                                      \
     X(net,     "listening, connections, limits and flow control")                         \

@@ -51,7 +51,6 @@ enum yb_object_verb {
 
 struct yb_object_entry {
     uint64_t size;
-    uint64_t modified_unix_s;
     char name[YB_OBJECT_NAME_MAX];
 };
 
@@ -131,5 +130,13 @@ YB_CHECKED enum yb_status yb_object_file_create(const char *directory, struct yb
                                                 struct yb_helper_pool *pool,
                                                 struct yb_object_backend **backend_out,
                                                 char why_out[YB_OBJECT_WHY_BYTES]);
+
+/* A bucket: "s3://BUCKET..." of s3_settings.h. `pool` is borrowed.
+ * Fails with INVALID, DENIED (no credentials), UNSUPPORTED (no libcurl, or an old one) or
+ * NO_MEMORY; `why_out` as above. Whether the service is there shows later. */
+YB_CHECKED enum yb_status yb_object_s3_create(const char *url, struct yb_loop *loop,
+                                              struct yb_helper_pool *pool,
+                                              struct yb_object_backend **backend_out,
+                                              char why_out[YB_OBJECT_WHY_BYTES]);
 
 #endif /* YB_TIER_OBJECT_BACKEND_H */

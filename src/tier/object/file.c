@@ -446,7 +446,6 @@ run_list(struct file_backend *file, struct yb_object_request *request)
         if (entry->fts_info == FTS_F && name_of(file, entry->fts_path, to->name) &&
             strncmp(to->name, request->name, strlen(request->name)) == 0) {
             to->size = (uint64_t)entry->fts_statp->st_size;
-            to->modified_unix_s = (uint64_t)entry->fts_statp->st_mtime;
             request->entry_count++;
         }
     }

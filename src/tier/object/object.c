@@ -412,6 +412,9 @@ open_backend(struct object_tier *object, const char *url, char why_out[YB_OBJECT
         return yb_object_file_create(url + sizeof(file) - 1, object->loop, object->pool,
                                      &object->backend, why_out);
     }
+    if (url != NULL && strncmp(url, "s3://", 5) == 0) {
+        return yb_object_s3_create(url, object->loop, object->pool, &object->backend, why_out);
+    }
     (void)snprintf(why_out, YB_OBJECT_WHY_BYTES,
                    "an object store is file:DIRECTORY or s3://BUCKET, and not \"%.100s\"",
                    url == NULL ? "" : url);
