@@ -596,6 +596,8 @@ struct yb_sched_window {
     uint32_t stride;   /* And how far at once. */
     uint32_t failures; /* Moves in a row that brought nothing. */
     uint32_t holding;  /* Rounds that it holds still yet. */
+    uint32_t patience; /* How many it holds still the next time. */
+    uint32_t late;     /* Samples of this round that are worse than the best's P95. */
     uint32_t count;    /* Samples of this round. */
     double samples_ns[YB_SCHED_WINDOW_SAMPLES];
 };

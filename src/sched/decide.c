@@ -79,9 +79,8 @@ complete_hits(const struct yb_sched *sched, const struct yb_sched_view *view,
     for (uint32_t i = 0; i < view->coming_count; i++) {
         struct yb_sched_hit *hit = &hits[view->coming[i].place];
 
-        if (view->coming[i].first <= hit->soon && view->coming[i].end > hit->soon) {
-            hit->soon = view->coming[i].end;
-        }
+        /* Who computes a block has all before it by then. */
+        hit->soon = view->coming[i].end > hit->soon ? view->coming[i].end : hit->soon;
     }
     return best_blocks;
 }

@@ -117,24 +117,24 @@ own_way(const struct yb_sched_view *view, uint32_t place, enum yb_sched_link_ind
     return way_of(&link, 1, view->now_ns);
 }
 
-/* What `source` is still computing is not there before it has. */
+/* What `source` does not have yet is there when it has computed it. */
 static void
 add_coming(const struct yb_sched_view *view, struct yb_sched_prompt *prompt, uint32_t source,
-           uint32_t from, struct way way)
+           uint32_t local, struct way way)
 {
+    uint32_t landed = yb_sched_view_tokens(view, yb_sched_view_run(view, source, false));
+    uint64_t finish_ns = 0;
+
     for (uint32_t i = 0; i < view->coming_count; i++) {
         const struct yb_sched_view_coming *coming = &view->coming[i];
-        uint32_t first = yb_sched_view_tokens(view, coming->first);
 
-        if (coming->place == source && prompt->flow_count < YB_SCHED_FLOWS_MAX &&
-            yb_sched_view_tokens(view, coming->end) > from) {
-            struct way late = way;
-
-            late.base_ns +=
-                coming->finish_ns > view->now_ns ? (double)(coming->finish_ns - view->now_ns) : 0;
-            add_flow(prompt, first > from ? first : from, prompt->reach_tokens, late);
-            return;
+        if (coming->place == source) {
+            finish_ns = coming->finish_ns > finish_ns ? coming->finish_ns : finish_ns;
         }
+    }
+    if (finish_ns > view->now_ns) {
+        way.base_ns += (double)(finish_ns - view->now_ns);
+        add_flow(prompt, landed > local ? landed : local, prompt->reach_tokens, way);
     }
 }
 

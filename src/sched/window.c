@@ -15,7 +15,8 @@
 #define MARGIN        1.5
 #define MOVED         1.25 /* A start that differs that much is another world. */
 #define SMOOTH        32.0
-#define HOLD_ROUNDS   8u
+#define HOLD_LEAST    8u
+#define HOLD_MOST     64u
 #define TRIES         2u /* Steps of one: in either direction. */
 
 static uint32_t
@@ -44,6 +45,8 @@ begin_search(struct yb_sched_window *window)
     window->stride = window->size >= 8 ? window->size / 4 : 1;
     window->failures = 0;
     window->holding = 0;
+    window->patience = HOLD_LEAST;
+    window->late = 0;
     window->count = 0;
 }
 
@@ -88,7 +91,11 @@ round_of(const struct yb_sched_window *window)
     double sorted[YB_SCHED_WINDOW_SAMPLES];
     uint32_t count = YB_SCHED_WINDOW_SAMPLES;
 
+    /* Of a round that is broken off the rest does not matter: it cannot be better any more. */
     memcpy(sorted, window->samples_ns, sizeof(sorted));
+    for (uint32_t i = window->count; i < count; i++) {
+        sorted[i] = window->samples_ns[i % window->count];
+    }
     qsort(sorted, count, sizeof(*sorted), compare);
     return (struct round){
         .p95_ns = sorted[(count * 95 + 99) / 100 - 1],
@@ -141,7 +148,8 @@ turn(struct yb_sched_window *window)
     if (window->failures % TRIES == 0) {
         if (window->stride == 1) {
             window->size = window->best;
-            window->holding = HOLD_ROUNDS;
+            window->holding = window->patience;
+            window->patience = window->patience < HOLD_MOST ? 2 * window->patience : HOLD_MOST;
             window->failures = 0;
             return;
         }
@@ -178,11 +186,13 @@ end_round(struct yb_sched_window *window)
     struct round round = round_of(window);
 
     window->count = 0;
+    window->late = 0;
     if (window->holding > 0) {
         hold(window, &round);
     } else if (is_better(window, &round)) {
         keep(window, &round);
         window->failures = 0;
+        window->patience = HOLD_LEAST;
         move(window);
     } else {
         turn(window);
@@ -190,6 +200,17 @@ end_round(struct yb_sched_window *window)
     if (window->holding == 0 && window->size == window->best) { /* The limits are there. */
         turn(window);
     }
+}
+
+/* Whether the end of the round is known before its last sample: with so many worse than that, its
+ * P95 is. */
+static bool
+is_decided(struct yb_sched_window *window, double ttft_ns)
+{
+    double share = window->holding > 0 ? MOVED - 1 : window->limits.worse_share / 2;
+
+    window->late += ttft_ns > window->best_p95_ns * (1 + share);
+    return window->late > YB_SCHED_WINDOW_SAMPLES / 20 || window->count == YB_SCHED_WINDOW_SAMPLES;
 }
 
 struct yb_sched_window
@@ -214,7 +235,7 @@ yb_sched_window_next(const struct yb_sched_window *window, double ttft_ns, doubl
         return next;
     }
     next.samples_ns[next.count++] = ttft_ns;
-    if (next.count == YB_SCHED_WINDOW_SAMPLES) {
+    if (is_decided(&next, ttft_ns)) {
         end_round(&next);
     }
     return next;

@@ -275,6 +275,24 @@ walk_prefilled(struct ground *ground, struct known *one)
     }
 }
 
+static struct known
+walk_decide(struct ground *ground, uint32_t blocks)
+{
+    struct yb_sched_request request = ground_request(ground, blocks);
+    struct yb_sched_decision decision = ground_decide(ground, &request);
+
+    assert_int_equal(yb_sched_commit(ground->sched, &request, &decision, ground->now_ns), YB_OK);
+    return (struct known){
+        .number = decision.number,
+        .prefill = decision.prefill,
+        .decode = decision.decode,
+        .at_prefill = true,
+        .at_decode = decision.decode != decision.prefill,
+        .new_tokens = request.input_tokens - decision.reuse_tokens,
+        .context_tokens = request.input_tokens,
+    };
+}
+
 /* Decisions, reports and ends in any order: a request is counted at its places once, by a report or
  * by this conductor, and not at all when it has ended. */
 static void
@@ -312,20 +330,7 @@ test_sched__each_request_is_counted_once_until_it_ends(void **state)
                 break;
             default:
                 if (count < 100) {
-                    struct yb_sched_request request = ground_request(&ground, 1 + k % 40);
-                    struct yb_sched_decision decision = ground_decide(&ground, &request);
-
-                    assert_int_equal(
-                        yb_sched_commit(ground.sched, &request, &decision, ground.now_ns), YB_OK);
-                    known[count++] = (struct known){
-                        .number = decision.number,
-                        .prefill = decision.prefill,
-                        .decode = decision.decode,
-                        .at_prefill = true,
-                        .at_decode = decision.decode != decision.prefill,
-                        .new_tokens = request.input_tokens - decision.reuse_tokens,
-                        .context_tokens = request.input_tokens,
-                    };
+                    known[count++] = walk_decide(&ground, 1 + k % 40);
                 }
             }
             check_loads(&ground, known, count);

@@ -47,8 +47,8 @@ cost_of(const struct yb_sched_catalog *catalog, const char *model, const char *g
 
 /* ---- published figures ----------------------------------------------------------------------- */
 
-/* Mooncake's equation 2: B / G > 2 d s / (gqa (a p d + b d^2)), with l = 80, d = 8192, a = 4, b = 22,
- * gqa = 8, s = 2 and the peak rates: 5.86 GB/s on 8 A800, 18.57 on 8 H800, for 8192 tokens. */
+/* Mooncake's equation 2: B / G > 2 d s / (gqa (a p d + b d^2)), with l = 80, d = 8192, a = 4, b =
+ * 22, gqa = 8, s = 2 and the peak rates: 5.86 GB/s on 8 A800, 18.57 on 8 H800, for 8192 tokens. */
 static void
 test_sched_cost__break_even_is_that_of_mooncakes_equation_2(void **state)
 {
@@ -138,7 +138,8 @@ test_sched_cost__break_even_of_models_and_devices_is_that_of_the_table(void **st
 }
 
 /* EcoServe: 1.52 MB a token of Llama-30B; 8 A800 prefill so fast that 400 Gb/s hardly suffice.
- * K2 on 8 H800, 8k tokens: 0.148 s to compute; 25 GbE and 10 GbE are slower, an ssd and 100 G not. */
+ * K2 on 8 H800, 8k tokens: 0.148 s to compute; 25 GbE and 10 GbE are slower, an ssd and 100 G
+ * not. */
 static void
 test_sched_cost__examples_of_loading_or_recomputing_come_out_as_written(void **state)
 {
@@ -398,8 +399,8 @@ test_sched_cost__no_split_is_better_than_the_one_that_is_found(void **state)
     yb_sched_catalog_destroy(&catalog);
 }
 
-/* 32k tokens, all of them elsewhere, 8 A800: all from fast memory, none from a slow net, a part from
- * one between. */
+/* 32k tokens, all of them elsewhere, 8 A800: all from fast memory, none from a slow net, a part
+ * from one between. */
 static void
 test_sched_cost__how_much_is_loaded_grows_with_the_rate(void **state)
 {
