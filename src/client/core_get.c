@@ -347,14 +347,9 @@ on_got(struct yb_call *call)
     struct yb_core_io *io = call->owner;
     struct yb_core_work *work = io->work;
     struct yb_wire_get_answers answers;
-    bool lives = call->answered && call->status != YB_FENCED;
     bool hinted = false; /* There may be hints of what was read. */
 
-    if (lives) {
-        yb_core_member_lives(work->core, io);
-    } else if (!work->cancelled) {
-        yb_core_member_failed(work->core, io);
-    }
+    (void)yb_core_member_heard(io);
     if (call->status == YB_OK &&
         yb_wire_get_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
         answers.answers.count == io->count) {

@@ -319,9 +319,9 @@ void yb_core_member_drop(struct yb_client_core *core, uint32_t row);
 /* The refresh timer: ask the directory who is there. */
 void yb_core_on_refresh(struct yb_timer *timer);
 
-/* A message to a node has failed, or was answered. */
-void yb_core_member_failed(struct yb_client_core *core, const struct yb_core_io *io);
-void yb_core_member_lives(struct yb_client_core *core, const struct yb_core_io *io);
+/* A message to a node has ended: remember whether the node answers. Returns whether it does, as a
+ * member. */
+bool yb_core_member_heard(const struct yb_core_io *io);
 
 /* Ask for the members now: a slot is not known, or one that is gone was named. */
 void yb_core_refresh(struct yb_client_core *core);
@@ -352,7 +352,11 @@ bool yb_core_get_full(const struct yb_core_io *io, const struct yb_core_work *wo
 void yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why);
 void yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes);
 
-/* Parts of puts: what the node is told of an item, and what it answered. */
+/* Parts of puts: what the node is told of an item, and what it answered. The message has ended:
+ * each answer is taken; where there is none the item has the call's outcome. */
+void yb_core_put_answered(struct yb_core_io *io,
+                          void (*take)(struct yb_core_io *io, uint32_t index,
+                                       const struct yb_wire_put_answer *answer));
 void yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
                           struct yb_wire_put_item *wire_out);
 void yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status,

@@ -56,8 +56,8 @@ set_choice(struct yb_client_core *core, uint32_t row)
     };
 }
 
-void
-yb_core_member_failed(struct yb_client_core *core, const struct yb_core_io *io)
+static void
+member_failed(struct yb_client_core *core, const struct yb_core_io *io)
 {
     struct yb_core_member *member = yb_core_member(core, io->slot);
     uint64_t rest_ns = FAILED_MIN_NS;
@@ -76,8 +76,8 @@ yb_core_member_failed(struct yb_client_core *core, const struct yb_core_io *io)
     yb_core_refresh(core);
 }
 
-void
-yb_core_member_lives(struct yb_client_core *core, const struct yb_core_io *io)
+static void
+member_lives(struct yb_client_core *core, const struct yb_core_io *io)
 {
     struct yb_core_member *member = yb_core_member(core, io->slot);
 
@@ -89,6 +89,19 @@ yb_core_member_lives(struct yb_client_core *core, const struct yb_core_io *io)
         member->failed_until_ns = 0;
         set_choice(core, (uint32_t)(member - core->members));
     }
+}
+
+bool
+yb_core_member_heard(const struct yb_core_io *io)
+{
+    bool lives = io->call.answered && io->call.status != YB_FENCED;
+
+    if (lives) {
+        member_lives(io->core, io);
+    } else if (!io->work->cancelled) {
+        member_failed(io->core, io);
+    }
+    return lives;
 }
 
 void

@@ -694,11 +694,8 @@ on_pinned(struct yb_call *call)
     uint32_t count = 0;
     enum yb_status status = call->status;
 
-    if (call->answered && call->status != YB_FENCED) {
-        yb_core_member_lives(work->core, io);
+    if (yb_core_member_heard(io)) {
         yb_core_watch(work->core, io);
-    } else if (!work->cancelled) {
-        yb_core_member_failed(work->core, io);
     }
     if (status == YB_OK &&
         (yb_wire_pins_decode(io->reply, call->reply_body_bytes, &answers, NULL) != YB_OK ||

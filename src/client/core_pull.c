@@ -157,36 +157,16 @@ static void
 on_pulled(struct yb_call *call)
 {
     struct yb_core_io *io = call->owner;
-    struct yb_core_work *work = io->work;
-    struct yb_wire_put_answers answers;
 
     clear_ticket(io); /* First of all: from here on the values may change. */
     let_go(io);
-    if (call->answered && call->status != YB_FENCED) {
-        yb_core_member_lives(work->core, io);
-    } else if (!work->cancelled) {
-        yb_core_member_failed(work->core, io);
-    }
-    if (call->status == YB_OK &&
-        yb_wire_put_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
-        answers.answers.count == io->count) {
+    (void)yb_core_member_heard(io);
+    if (call->answered && (call->status == YB_UNREACHABLE || call->status == YB_UNSUPPORTED)) {
         for (uint32_t i = 0; i < io->count; i++) {
-            struct yb_wire_put_answer answer;
-
-            yb_wire_put_answer_at(&answers.answers, i, &answer);
-            take_answer(io, io->items[i], &answer);
-        }
-    } else if (call->answered &&
-               (call->status == YB_UNREACHABLE || call->status == YB_UNSUPPORTED)) {
-        for (uint32_t i = 0; i < io->count; i++) {
-            fall_back(work, io->items[i]);
+            fall_back(io->work, io->items[i]);
         }
     } else {
-        enum yb_status why = call->status == YB_OK ? YB_IN_DOUBT : call->status;
-
-        for (uint32_t i = 0; i < io->count; i++) {
-            yb_core_put_outcome(work, io->items[i], why, 0);
-        }
+        yb_core_put_answered(io, take_answer);
     }
     yb_core_io_give(io);
 }

@@ -340,18 +340,13 @@ yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status st
     }
 }
 
-static void
-on_put(struct yb_call *call)
+void
+yb_core_put_answered(struct yb_core_io *io, void (*take)(struct yb_core_io *io, uint32_t index,
+                                                         const struct yb_wire_put_answer *answer))
 {
-    struct yb_core_io *io = call->owner;
-    struct yb_core_work *work = io->work;
+    const struct yb_call *call = &io->call;
     struct yb_wire_put_answers answers;
 
-    if (call->answered && call->status != YB_FENCED) {
-        yb_core_member_lives(work->core, io);
-    } else if (!work->cancelled) {
-        yb_core_member_failed(work->core, io);
-    }
     if (call->status == YB_OK &&
         yb_wire_put_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
         answers.answers.count == io->count) {
@@ -359,15 +354,30 @@ on_put(struct yb_call *call)
             struct yb_wire_put_answer answer;
 
             yb_wire_put_answer_at(&answers.answers, i, &answer);
-            yb_core_put_outcome(work, io->items[i], (enum yb_status)answer.status, answer.grant);
+            take(io, io->items[i], &answer);
         }
     } else {
         enum yb_status why = call->status == YB_OK ? YB_IN_DOUBT : call->status;
 
         for (uint32_t i = 0; i < io->count; i++) {
-            yb_core_put_outcome(work, io->items[i], why, 0);
+            yb_core_put_outcome(io->work, io->items[i], why, 0);
         }
     }
+}
+
+static void
+take_answer(struct yb_core_io *io, uint32_t index, const struct yb_wire_put_answer *answer)
+{
+    yb_core_put_outcome(io->work, index, (enum yb_status)answer->status, answer->grant);
+}
+
+static void
+on_put(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+
+    (void)yb_core_member_heard(io);
+    yb_core_put_answered(io, take_answer);
     yb_core_io_give(io);
 }
 

@@ -6,64 +6,13 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
-#include "client/core_internal.h"
+#include "client/stripe_internal.h"
 
-#define UNDO_NS   (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
-#define TRIES_MAX 5u                /* Of a value that makes and loses its room beside others. */
-
-/* A manifest, little-endian:
- *
- *     0  magic "YBMF"   4  version 1   8  bytes of the value   16  bytes of each part but the last
- *     24 write id (16)  40 CRC32C of the 40 bytes before       44  zero */
-#define MANIFEST_BYTES   48u
 #define MANIFEST_MAGIC   0x464d4259u
 #define MANIFEST_VERSION 1u
 
-/* The name of a part: a zero byte and three letters, write id, number. */
-#define PART_KEY_BYTES 24u
-#define PARTS_MAX      YB_CLIENT_ITEMS_MAX
-
-struct plan {
-    uint64_t total;
-    uint64_t part_bytes;
-    uint8_t write[16];
-};
-
-/* A batch with long values. */
-struct job {
-    struct yb_client_core *core;
-    struct yb_client_batch *outer;
-    struct yb_client_batch inner;
-    struct yb_task task;
-    void (*next)(struct job *job); /* When `inner` has ended. */
-    bool running;                  /* It is in the core. */
-    bool resting;                  /* `rest` is armed. */
-    struct yb_timer rest;
-    bool cancelled;
-    uint32_t at;       /* The item of the batch that is worked on. */
-    uint64_t began_ns; /* The attempt that is under way. */
-    uint32_t tries;
-    uint32_t replicas; /* Of a put: the fewest of a part. */
-    uint32_t placed;   /* Parts that were put. */
-    bool lost;         /* Some of those were evicted meanwhile. */
-    enum yb_status status;
-    uint64_t grant; /* Of the manifest. */
-    struct plan plan;
-    struct plan *plans; /* REMOVE: of every item; a total of 0: it is not striped. */
-    struct yb_client_item one;
-    struct iovec one_iov;
-    uint8_t manifest[MANIFEST_BYTES];
-    /* ---- of the value that is worked on; owned ---- */
-    struct yb_client_item *items;
-    struct iovec *iov;
-    uint8_t (*keys)[PART_KEY_BYTES];
-    uint32_t count;
-    uint32_t first; /* Number of the first of these parts. */
-};
-
-static void put_next(struct job *job);
-static void get_next(struct job *job);
-static void remove_next(struct job *job);
+static void get_next(struct yb_stripe_job *job);
+static void remove_next(struct yb_stripe_job *job);
 
 uint64_t
 yb_stripe_part_bytes(uint64_t total)
@@ -75,14 +24,31 @@ yb_stripe_part_bytes(uint64_t total)
     return part < YB_STRIPE_PART_MAX ? part : YB_STRIPE_PART_MAX;
 }
 
+uint64_t
+yb_stripe_value_bytes(const struct yb_client_item *item)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < item->iov_count; i++) {
+        bytes += item->iov[i].iov_len;
+    }
+    return bytes;
+}
+
+bool
+yb_stripe_is_long(const struct yb_client_item *item)
+{
+    return yb_stripe_value_bytes(item) > YB_STRIPE_PART_MAX;
+}
+
 /* ---- manifests ------------------------------------------------------------------------------- */
 
-static void
-write_manifest(struct job *job)
+void
+yb_stripe_write_manifest(struct yb_stripe_job *job)
 {
     uint8_t *out = job->manifest;
 
-    memset(out, 0, MANIFEST_BYTES);
+    memset(out, 0, YB_STRIPE_MANIFEST_BYTES);
     yb_wire_put_u32(out, MANIFEST_MAGIC);
     yb_wire_put_u32(out + 4, MANIFEST_VERSION);
     yb_wire_put_u64(out + 8, job->plan.total);
@@ -91,16 +57,16 @@ write_manifest(struct job *job)
     yb_wire_put_u32(out + 40, yb_crc32c(out, 40));
 }
 
-static uint64_t
-part_count(const struct plan *plan)
+uint64_t
+yb_stripe_part_count(const struct yb_stripe_plan *plan)
 {
     return (plan->total + plan->part_bytes - 1) / plan->part_bytes;
 }
 
 static bool
-read_manifest(const uint8_t *bytes, struct plan *plan_out)
+read_manifest(const uint8_t *bytes, struct yb_stripe_plan *plan_out)
 {
-    struct plan plan = {
+    struct yb_stripe_plan plan = {
         .total = yb_wire_get_u64(bytes + 8),
         .part_bytes = yb_wire_get_u64(bytes + 16),
     };
@@ -110,7 +76,7 @@ read_manifest(const uint8_t *bytes, struct plan *plan_out)
         yb_wire_get_u32(bytes + 4) != MANIFEST_VERSION ||
         yb_wire_get_u32(bytes + 40) != yb_crc32c(bytes, 40) || plan.total == 0 ||
         plan.total > YB_CLIENT_VALUE_BYTES_MAX || plan.part_bytes < YB_STRIPE_PART_MIN ||
-        plan.part_bytes > YB_STRIPE_PART_MAX || part_count(&plan) > PARTS_MAX) {
+        plan.part_bytes > YB_STRIPE_PART_MAX || yb_stripe_part_count(&plan) > YB_STRIPE_PARTS_MAX) {
         return false;
     }
     *plan_out = plan;
@@ -119,8 +85,8 @@ read_manifest(const uint8_t *bytes, struct plan *plan_out)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static void
-free_parts(struct job *job)
+void
+yb_stripe_free_parts(struct yb_stripe_job *job)
 {
     free(job->items);
     free(job->iov);
@@ -131,24 +97,23 @@ free_parts(struct job *job)
     job->count = 0;
 }
 
-/* Name the parts that bytes `from` to `until` of the value lie in, and lay the caller's pieces over
- * them in that order; NULL: no memory is moved. */
-static bool
-make_parts(struct job *job, uint64_t from, uint64_t until, const struct yb_client_item *caller)
+bool
+yb_stripe_make_parts(struct yb_stripe_job *job, uint64_t from, uint64_t until,
+                     const struct yb_client_item *caller)
 {
-    const struct plan *plan = &job->plan;
+    const struct yb_stripe_plan *plan = &job->plan;
     uint32_t first = (uint32_t)(from / plan->part_bytes);
     uint32_t count = (uint32_t)((until - 1) / plan->part_bytes) - first + 1;
     uint32_t pieces = caller != NULL ? caller->iov_count : 0;
     uint32_t piece = 0, used = 0;
     uint64_t skip = 0;
 
-    free_parts(job);
+    yb_stripe_free_parts(job);
     job->items = calloc(count, sizeof(*job->items));
     job->keys = calloc(count, sizeof(*job->keys));
     job->iov = calloc((size_t)count + pieces, sizeof(*job->iov));
     if (job->items == NULL || job->keys == NULL || job->iov == NULL) {
-        free_parts(job);
+        yb_stripe_free_parts(job);
         return false;
     }
     job->count = count;
@@ -165,7 +130,7 @@ make_parts(struct job *job, uint64_t from, uint64_t until, const struct yb_clien
         yb_wire_put_u32(job->keys[i] + 20, first + i);
         *item = (struct yb_client_item){
             .key = job->keys[i],
-            .key_bytes = PART_KEY_BYTES,
+            .key_bytes = YB_STRIPE_KEY_BYTES,
             .iov = &job->iov[used],
             .offset = begin - start,
             .ranged = true, /* Of a get. */
@@ -198,7 +163,7 @@ make_parts(struct job *job, uint64_t from, uint64_t until, const struct yb_clien
 static void
 on_inner(struct yb_client_batch *batch)
 {
-    struct job *job = batch->owner;
+    struct yb_stripe_job *job = batch->owner;
 
     job->running = false;
     job->next(job);
@@ -207,7 +172,8 @@ on_inner(struct yb_client_batch *batch)
 static void
 on_task(struct yb_task *task)
 {
-    struct job *job = (struct job *)((uint8_t *)task - offsetof(struct job, task));
+    struct yb_stripe_job *job =
+        (struct yb_stripe_job *)((uint8_t *)task - offsetof(struct yb_stripe_job, task));
 
     job->next(job);
 }
@@ -215,16 +181,16 @@ on_task(struct yb_task *task)
 static void
 on_rest(struct yb_timer *timer)
 {
-    struct job *job = (struct job *)((uint8_t *)timer - offsetof(struct job, rest));
+    struct yb_stripe_job *job =
+        (struct yb_stripe_job *)((uint8_t *)timer - offsetof(struct yb_stripe_job, rest));
 
     job->resting = false;
     job->next(job);
 }
 
-/* A batch inside of the batch; put options, flags and deadline may be changed before launch(). */
-static struct yb_client_batch *
-prepare(struct job *job, enum yb_client_batch_kind kind, struct yb_client_item *items,
-        uint32_t count)
+struct yb_client_batch *
+yb_stripe_prepare(struct yb_stripe_job *job, enum yb_client_batch_kind kind,
+                  struct yb_client_item *items, uint32_t count)
 {
     job->inner = (struct yb_client_batch){
         .kind = (uint8_t)kind,
@@ -241,8 +207,8 @@ prepare(struct job *job, enum yb_client_batch_kind kind, struct yb_client_item *
     return &job->inner;
 }
 
-static void
-launch(struct job *job, void (*next)(struct job *job))
+void
+yb_stripe_launch(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job))
 {
     enum yb_status status = yb_client_core_submit(job->core, &job->inner);
 
@@ -257,13 +223,12 @@ launch(struct job *job, void (*next)(struct job *job))
     }
 }
 
-/* The batch is over. */
-static void
-finish(struct job *job)
+void
+yb_stripe_finish(struct yb_stripe_job *job)
 {
     struct yb_client_batch *outer = job->outer;
 
-    free_parts(job);
+    yb_stripe_free_parts(job);
     free(job->plans);
     job->core->jobs--;
     outer->job = NULL;
@@ -271,10 +236,10 @@ finish(struct job *job)
     outer->then(outer);
 }
 
-static struct job *
+static struct yb_stripe_job *
 make_job(struct yb_client_core *core, struct yb_client_batch *outer)
 {
-    struct job *job = calloc(1, sizeof(*job));
+    struct yb_stripe_job *job = calloc(1, sizeof(*job));
 
     if (job != NULL) {
         job->core = core;
@@ -287,9 +252,8 @@ make_job(struct yb_client_core *core, struct yb_client_batch *outer)
     return job;
 }
 
-/* Why nothing new is begun; OK: it may be. */
-static enum yb_status
-is_over(const struct job *job)
+enum yb_status
+yb_stripe_is_over(const struct yb_stripe_job *job)
 {
     if (job->cancelled) {
         return YB_CANCELLED;
@@ -300,41 +264,40 @@ is_over(const struct job *job)
     return yb_core_now(job->core) >= job->outer->deadline_ns ? YB_TIMED_OUT : YB_OK;
 }
 
-static struct yb_client_item *
-current(const struct job *job)
+struct yb_client_item *
+yb_stripe_current(const struct yb_stripe_job *job)
 {
     return &job->outer->items[job->at];
 }
 
-/* The item under its key, with room for a manifest. */
-static void
-take_one(struct job *job)
+void
+yb_stripe_take_one(struct yb_stripe_job *job)
 {
-    job->one_iov = (struct iovec){.iov_base = job->manifest, .iov_len = MANIFEST_BYTES};
+    job->one_iov = (struct iovec){.iov_base = job->manifest, .iov_len = YB_STRIPE_MANIFEST_BYTES};
     job->one = (struct yb_client_item){
-        .key = current(job)->key,
-        .key_bytes = current(job)->key_bytes,
+        .key = yb_stripe_current(job)->key,
+        .key_bytes = yb_stripe_current(job)->key_bytes,
         .iov = &job->one_iov,
         .iov_count = 1,
     };
 }
 
 static void
-ask_manifest(struct job *job, void (*next)(struct job *job))
+ask_manifest(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job))
 {
-    take_one(job);
-    (void)prepare(job, YB_CLIENT_GET, &job->one, 1);
-    launch(job, next);
+    yb_stripe_take_one(job);
+    (void)yb_stripe_prepare(job, YB_CLIENT_GET, &job->one, 1);
+    yb_stripe_launch(job, next);
 }
 
 /* What the manifest that was asked for says. */
 static enum yb_status
-took_manifest(struct job *job)
+took_manifest(struct yb_stripe_job *job)
 {
     if (job->one.status != YB_OK) {
         return job->one.status;
     }
-    if (job->inner.striped == 0 || job->one.size != MANIFEST_BYTES ||
+    if (job->inner.striped == 0 || job->one.size != YB_STRIPE_MANIFEST_BYTES ||
         !read_manifest(job->manifest, &job->plan)) {
         return YB_CORRUPT;
     }
@@ -342,300 +305,19 @@ took_manifest(struct job *job)
     return YB_OK;
 }
 
-/* ---- put ------------------------------------------------------------------------------------- */
-
-static uint64_t
-value_bytes(const struct yb_client_item *item)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < item->iov_count; i++) {
-        bytes += item->iov[i].iov_len;
-    }
-    return bytes;
-}
-
-static bool
-is_long(const struct yb_client_item *item)
-{
-    return value_bytes(item) > YB_STRIPE_PART_MAX;
-}
-
-/* The current item has its outcome. */
-static void
-put_end(struct job *job)
-{
-    current(job)->status = job->status;
-    free_parts(job);
-    job->at++;
-    put_next(job);
-}
-
-static void put_parts(struct job *job);
-
-/* Whether the value is larger than all that there is. */
-static bool
-can_never_fit(const struct job *job)
-{
-    uint64_t most = 0;
-
-    for (uint32_t row = 0; row < job->core->member_count; row++) {
-        most += job->core->choices[row].capacity;
-    }
-    return most > 0 && value_bytes(current(job)) > most;
-}
-
-/* The next attempt, unless there is no time for it. */
-static void
-put_again(struct job *job)
-{
-    enum yb_status over = is_over(job);
-
-    if (over == YB_OK) {
-        put_parts(job);
-        return;
-    }
-    job->status = over == YB_TIMED_OUT ? YB_NO_SPACE : over;
-    put_end(job);
-}
-
-/* Its parts are gone. Others that came at the same time have taken its room, as it may have taken
- * theirs: one of them finds all of it a little later. Nothing is in its hand meanwhile (C4). */
-static void
-put_undone(struct job *job)
-{
-    uint64_t now_ns = yb_core_now(job->core);
-
-    if (job->status == YB_NO_SPACE && can_never_fit(job)) {
-        job->status = YB_TOO_LARGE;
-    }
-    if (job->status != YB_NO_SPACE || !job->lost || job->tries + 1 == TRIES_MAX) {
-        put_end(job);
-        return;
-    }
-    job->tries++;
-    job->next = put_again;
-    job->resting = true;
-    now_ns += yb_core_random(job->core) % (((now_ns - job->began_ns) << job->tries) + 1);
-    yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
-                now_ns < job->outer->deadline_ns ? now_ns : job->outer->deadline_ns);
-}
-
-/* The value is not published: its parts go. */
-static void
-put_undo(struct job *job)
-{
-    for (uint32_t i = 0; i < job->count; i++) {
-        job->items[i].iov_count = 0;
-    }
-    prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
-    job->inner.deadline_ns = yb_deadline_after(yb_core_now(job->core), UNDO_NS);
-    launch(job, put_undone);
-}
-
-static void
-put_published(struct job *job)
-{
-    struct yb_client_item *item = current(job);
-
-    job->status = job->one.status;
-    item->grant = job->one.grant;
-    item->replicas = job->one.replicas;
-    item->replicas = job->replicas < item->replicas ? job->replicas : item->replicas;
-    if (job->status == YB_OK || job->status == YB_IN_DOUBT) {
-        put_end(job);
-    } else {
-        put_undo(job);
-    }
-}
-
-/* It is known which parts are still there. A value is published only when all of them are. */
-static void
-put_checked(struct job *job)
-{
-    uint32_t absent = 0;
-
-    for (uint32_t i = 0; i < job->count; i++) {
-        absent += job->items[i].status == YB_NOT_FOUND;
-    }
-    job->lost = absent > job->count - job->placed;
-    if (job->status == YB_OK && absent > 0) {
-        job->status = YB_NO_SPACE;
-    }
-    if (job->status != YB_OK) {
-        put_undo(job);
-        return;
-    }
-    write_manifest(job);
-    take_one(job);
-    job->one.group = job->items[0].group;
-    job->one.parent = current(job)->parent;
-    prepare(job, YB_CLIENT_PUT, &job->one, 1)->put = job->outer->put;
-    job->inner.block_flags = YB_WIRE_BLOCK_FLAG_STRIPED;
-    launch(job, put_published);
-}
-
-static void
-put_parted(struct job *job)
-{
-    job->status = is_over(job);
-    job->placed = 0;
-    job->lost = false;
-    job->replicas = UINT32_MAX;
-    for (uint32_t i = 0; i < job->count; i++) {
-        struct yb_client_item *part = &job->items[i];
-        enum yb_status one = part->status;
-
-        part->iov_count = 0;
-        if (one == YB_OK || one == YB_EXISTS) { /* EXISTS: by an attempt of our own. */
-            job->placed++;
-            if (part->replicas > 0 && part->replicas < job->replicas) {
-                job->replicas = part->replicas;
-            }
-        } else if (job->status == YB_OK) { /* In doubt or not, nobody names it. */
-            job->status = one == YB_IN_DOUBT ? YB_TIMED_OUT : one;
-        }
-    }
-    if (job->status != YB_OK && job->status != YB_NO_SPACE) {
-        put_undo(job);
-        return;
-    }
-    (void)prepare(job, YB_CLIENT_EXIST, job->items, job->count);
-    launch(job, put_checked);
-}
-
-static void
-put_parts(struct job *job)
-{
-    struct yb_client_item *item = current(job);
-
-    job->began_ns = yb_core_now(job->core);
-    job->plan = (struct plan){.total = value_bytes(item)};
-    job->plan.part_bytes = yb_stripe_part_bytes(job->plan.total);
-    for (uint32_t i = 0; i < sizeof(job->plan.write); i += sizeof(uint64_t)) {
-        yb_wire_put_u64(job->plan.write + i, yb_core_random(job->core));
-    }
-    job->status = part_count(&job->plan) > PARTS_MAX           ? YB_TOO_LARGE
-                  : !make_parts(job, 0, job->plan.total, item) ? YB_NO_MEMORY
-                                                               : YB_OK;
-    if (job->status != YB_OK) {
-        put_end(job);
-        return;
-    }
-    prepare(job, YB_CLIENT_PUT, job->items, job->count)->put = job->outer->put;
-    job->inner.put.replace = false;
-    job->inner.block_flags = YB_WIRE_BLOCK_FLAG_PART;
-    launch(job, put_parted);
-}
-
-/* Cut the current item, unless it is known that it fits nowhere. */
-static void
-put_first(struct job *job)
-{
-    job->tries = 0;
-    if (can_never_fit(job)) {
-        job->status = YB_TOO_LARGE;
-        put_end(job);
-    } else {
-        put_parts(job);
-    }
-}
-
-/* Is it there already? Then its bytes need not move. */
-static void
-put_asked(struct job *job)
-{
-    if (job->one.status == YB_OK) {
-        current(job)->grant = job->one.grant;
-        job->status = YB_EXISTS;
-        put_end(job);
-    } else {
-        put_first(job);
-    }
-}
-
-static void
-put_next(struct job *job)
-{
-    enum yb_status over = is_over(job);
-
-    while (job->at < job->outer->count && (over != YB_OK || !is_long(current(job)))) {
-        if (is_long(current(job))) {
-            current(job)->status = over;
-        }
-        job->at++;
-    }
-    if (job->at == job->outer->count) {
-        finish(job);
-    } else if (job->outer->put.replace) {
-        put_first(job);
-    } else {
-        take_one(job);
-        job->one.iov_count = 0;
-        (void)prepare(job, YB_CLIENT_EXIST, &job->one, 1);
-        launch(job, put_asked);
-    }
-}
-
-/* Those that are not long have ended. */
-static void
-put_small_ended(struct job *job)
-{
-    uint32_t from = 0;
-
-    for (uint32_t i = 0; i < job->outer->count; i++) {
-        if (!is_long(&job->outer->items[i])) {
-            job->outer->items[i] = job->items[from++];
-        }
-    }
-    free_parts(job);
-    put_next(job);
-}
-
-static enum yb_status
-put_begin(struct job *job)
-{
-    struct yb_client_batch *outer = job->outer;
-    uint32_t count = 0;
-
-    job->items = calloc(outer->count, sizeof(*job->items));
-    if (job->items == NULL) {
-        return YB_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < outer->count; i++) {
-        struct yb_client_item *item = &outer->items[i];
-
-        item->bytes = item->grant = item->eta_ns = item->pin = 0;
-        item->replicas = 0;
-        item->data = NULL;
-        item->size = value_bytes(item);
-        if (!is_long(item)) {
-            job->items[count++] = *item;
-        }
-    }
-    prepare(job, YB_CLIENT_PUT, job->items, count)->put = outer->put;
-    job->next = put_small_ended;
-    if (count > 0) {
-        launch(job, put_small_ended);
-    } else {
-        yb_loop_defer(yb_net_loop(job->core->net), &job->task);
-    }
-    return YB_OK;
-}
-
 /* ---- get and exist --------------------------------------------------------------------------- */
 
 static void
-get_end(struct job *job, enum yb_status status)
+get_end(struct yb_stripe_job *job, enum yb_status status)
 {
-    current(job)->status = status;
-    free_parts(job);
+    yb_stripe_current(job)->status = status;
+    yb_stripe_free_parts(job);
     job->at++;
     get_next(job);
 }
 
 static void
-get_retired(struct job *job)
+get_retired(struct yb_stripe_job *job)
 {
     get_end(job, YB_NOT_FOUND);
 }
@@ -643,20 +325,20 @@ get_retired(struct job *job)
 /* The value cannot be read any more. Its manifest goes, if it is still this one: what comes between
  * this look and the removal is evicted a little early. */
 static void
-get_looked(struct job *job)
+get_looked(struct yb_stripe_job *job)
 {
     if (job->one.status != YB_OK || job->one.grant != job->grant) {
         get_end(job, YB_NOT_FOUND);
         return;
     }
-    (void)prepare(job, YB_CLIENT_REMOVE, &job->one, 1);
-    launch(job, get_retired);
+    (void)yb_stripe_prepare(job, YB_CLIENT_REMOVE, &job->one, 1);
+    yb_stripe_launch(job, get_retired);
 }
 
 static void
-get_parted(struct job *job)
+get_parted(struct yb_stripe_job *job)
 {
-    struct yb_client_item *item = current(job);
+    struct yb_client_item *item = yb_stripe_current(job);
     enum yb_status status = YB_OK;
     bool lost = false;
 
@@ -669,10 +351,10 @@ get_parted(struct job *job)
         status = status == YB_OK ? one : status;
     }
     if (lost) {
-        take_one(job);
+        yb_stripe_take_one(job);
         job->one.iov_count = 0;
-        (void)prepare(job, YB_CLIENT_EXIST, &job->one, 1);
-        launch(job, get_looked);
+        (void)yb_stripe_prepare(job, YB_CLIENT_EXIST, &job->one, 1);
+        yb_stripe_launch(job, get_looked);
         return;
     }
     get_end(job, status);
@@ -680,10 +362,10 @@ get_parted(struct job *job)
 
 /* The manifest has come: read what was asked for. */
 static void
-get_parts(struct job *job)
+get_parts(struct yb_stripe_job *job)
 {
-    struct yb_client_item *item = current(job);
-    uint64_t room = value_bytes(item);
+    struct yb_client_item *item = yb_stripe_current(job);
+    uint64_t room = yb_stripe_value_bytes(item);
     uint64_t from = item->ranged ? item->offset : 0;
     uint64_t until;
 
@@ -700,19 +382,19 @@ get_parts(struct job *job)
     until = room < job->plan.total - from ? from + room : job->plan.total;
     if (until == from) {
         get_end(job, YB_OK);
-    } else if (!make_parts(job, from, until, item)) {
+    } else if (!yb_stripe_make_parts(job, from, until, item)) {
         get_end(job, YB_NO_MEMORY);
     } else {
-        (void)prepare(job, YB_CLIENT_GET, job->items, job->count);
-        launch(job, get_parted);
+        (void)yb_stripe_prepare(job, YB_CLIENT_GET, job->items, job->count);
+        yb_stripe_launch(job, get_parted);
     }
 }
 
 /* It was replaced by a value that is not long: that one was read. */
 static void
-get_plain(struct job *job)
+get_plain(struct yb_stripe_job *job)
 {
-    struct yb_client_item *item = current(job);
+    struct yb_client_item *item = yb_stripe_current(job);
 
     *item = job->one;
     if (item->status == YB_IN_PROGRESS) {
@@ -723,16 +405,16 @@ get_plain(struct job *job)
 }
 
 static void
-get_manifest(struct job *job)
+get_manifest(struct yb_stripe_job *job)
 {
     bool plain =
         job->inner.striped == 0 && (job->one.status == YB_OK || job->one.status == YB_TOO_SMALL);
     enum yb_status status;
 
     if (plain && job->outer->kind == YB_CLIENT_GET) {
-        job->one = *current(job);
-        prepare(job, YB_CLIENT_GET, &job->one, 1)->raw = false;
-        launch(job, get_plain);
+        job->one = *yb_stripe_current(job);
+        yb_stripe_prepare(job, YB_CLIENT_GET, &job->one, 1)->raw = false;
+        yb_stripe_launch(job, get_plain);
         return;
     }
     status = took_manifest(job);
@@ -741,7 +423,8 @@ get_manifest(struct job *job)
         return;
     }
     if (job->outer->kind == YB_CLIENT_EXIST) {
-        current(job)->size = plain ? job->one.size : 0; /* It was there; how long is not known. */
+        yb_stripe_current(job)->size =
+            plain ? job->one.size : 0; /* It was there; how long is not known. */
         status = YB_OK;
     }
     get_end(job, status);
@@ -749,7 +432,7 @@ get_manifest(struct job *job)
 
 /* Whether the core has left the item to us. */
 static bool
-is_left(const struct job *job, const struct yb_client_item *item)
+is_left(const struct yb_stripe_job *job, const struct yb_client_item *item)
 {
     return job->outer->kind == YB_CLIENT_EXIST
                ? item->status == YB_OK && item->size == YB_CORE_STRIPED_SIZE
@@ -757,19 +440,20 @@ is_left(const struct job *job, const struct yb_client_item *item)
 }
 
 static void
-get_next(struct job *job)
+get_next(struct yb_stripe_job *job)
 {
-    enum yb_status over = is_over(job);
+    enum yb_status over = yb_stripe_is_over(job);
 
-    while (job->at < job->outer->count && (over != YB_OK || !is_left(job, current(job)))) {
-        if (is_left(job, current(job))) {
-            current(job)->size = 0;
-            current(job)->status = job->outer->kind == YB_CLIENT_EXIST ? YB_OK : over;
+    while (job->at < job->outer->count &&
+           (over != YB_OK || !is_left(job, yb_stripe_current(job)))) {
+        if (is_left(job, yb_stripe_current(job))) {
+            yb_stripe_current(job)->size = 0;
+            yb_stripe_current(job)->status = job->outer->kind == YB_CLIENT_EXIST ? YB_OK : over;
         }
         job->at++;
     }
     if (job->at == job->outer->count) {
-        finish(job);
+        yb_stripe_finish(job);
     } else {
         ask_manifest(job, get_manifest);
     }
@@ -780,7 +464,7 @@ static void
 on_first(struct yb_client_batch *batch)
 {
     struct yb_client_core *core = batch->core;
-    struct job *job = batch->striped > 0 ? make_job(core, batch) : NULL;
+    struct yb_stripe_job *job = batch->striped > 0 ? make_job(core, batch) : NULL;
 
     if (job != NULL) {
         get_next(job);
@@ -799,39 +483,39 @@ on_first(struct yb_client_batch *batch)
 /* ---- remove ---------------------------------------------------------------------------------- */
 
 static void
-remove_parted(struct job *job)
+remove_parted(struct yb_stripe_job *job)
 {
-    free_parts(job);
+    yb_stripe_free_parts(job);
     job->at++;
     remove_next(job);
 }
 
 /* The keys are gone: now the parts of those that were striped. */
 static void
-remove_next(struct job *job)
+remove_next(struct yb_stripe_job *job)
 {
     while (job->at < job->outer->count &&
-           (job->plans[job->at].total == 0 || current(job)->status != YB_OK)) {
+           (job->plans[job->at].total == 0 || yb_stripe_current(job)->status != YB_OK)) {
         job->at++;
     }
     if (job->at == job->outer->count) {
-        finish(job);
+        yb_stripe_finish(job);
         return;
     }
     job->plan = job->plans[job->at];
-    if (!make_parts(job, 0, job->plan.total, NULL)) {
+    if (!yb_stripe_make_parts(job, 0, job->plan.total, NULL)) {
         remove_parted(job);
         return;
     }
-    prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
-    job->inner.deadline_ns = yb_deadline_after(yb_core_now(job->core), UNDO_NS);
-    launch(job, remove_parted);
+    yb_stripe_prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
+    job->inner.deadline_ns = yb_deadline_after(yb_core_now(job->core), YB_STRIPE_UNDO_NS);
+    yb_stripe_launch(job, remove_parted);
 }
 
 static void
 on_keys_removed(struct yb_client_batch *batch)
 {
-    struct job *job = batch->job;
+    struct yb_stripe_job *job = batch->job;
 
     job->running = false;
     job->at = 0;
@@ -839,9 +523,9 @@ on_keys_removed(struct yb_client_batch *batch)
 }
 
 static void
-remove_keys(struct job *job)
+remove_keys(struct yb_stripe_job *job)
 {
-    enum yb_status status = is_over(job);
+    enum yb_status status = yb_stripe_is_over(job);
 
     job->outer->done = on_keys_removed;
     if (status == YB_OK) {
@@ -853,13 +537,13 @@ remove_keys(struct job *job)
     for (uint32_t i = 0; i < job->outer->count; i++) {
         job->outer->items[i].status = status;
     }
-    finish(job);
+    yb_stripe_finish(job);
 }
 
-static void remove_look(struct job *job);
+static void remove_look(struct yb_stripe_job *job);
 
 static void
-remove_named(struct job *job)
+remove_named(struct yb_stripe_job *job)
 {
     if (took_manifest(job) == YB_OK) {
         job->plans[job->at] = job->plan;
@@ -870,9 +554,9 @@ remove_named(struct job *job)
 
 /* Read the manifest of the next one that has one. */
 static void
-remove_look(struct job *job)
+remove_look(struct yb_stripe_job *job)
 {
-    bool over = is_over(job) != YB_OK;
+    bool over = yb_stripe_is_over(job) != YB_OK;
 
     while (job->at < job->outer->count && (over || job->plans[job->at].part_bytes == 0)) {
         job->at++;
@@ -885,7 +569,7 @@ remove_look(struct job *job)
 }
 
 static void
-remove_asked(struct job *job)
+remove_asked(struct yb_stripe_job *job)
 {
     for (uint32_t i = 0; i < job->outer->count; i++) {
         const struct yb_client_item *item = &job->items[i];
@@ -893,12 +577,12 @@ remove_asked(struct job *job)
         /* Not known yet, but to be asked for. */
         job->plans[i].part_bytes = item->status == YB_OK && item->size == YB_CORE_STRIPED_SIZE;
     }
-    free_parts(job);
+    yb_stripe_free_parts(job);
     remove_look(job);
 }
 
 static enum yb_status
-remove_begin(struct job *job)
+remove_begin(struct yb_stripe_job *job)
 {
     struct yb_client_batch *outer = job->outer;
 
@@ -912,8 +596,8 @@ remove_begin(struct job *job)
         job->items[i].key_bytes = outer->items[i].key_bytes;
         outer->items[i].status = YB_IN_PROGRESS;
     }
-    (void)prepare(job, YB_CLIENT_EXIST, job->items, outer->count);
-    launch(job, remove_asked);
+    (void)yb_stripe_prepare(job, YB_CLIENT_EXIST, job->items, outer->count);
+    yb_stripe_launch(job, remove_asked);
     return YB_OK;
 }
 
@@ -923,7 +607,7 @@ static bool
 has_long(const struct yb_client_batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
-        if (is_long(&batch->items[i])) {
+        if (yb_stripe_is_long(&batch->items[i])) {
             return true;
         }
     }
@@ -933,9 +617,9 @@ has_long(const struct yb_client_batch *batch)
 /* Begin a batch that has steps of its own before the core sees it. */
 static enum yb_status
 begin(struct yb_client_core *core, struct yb_client_batch *batch,
-      enum yb_status (*first)(struct job *job))
+      enum yb_status (*first)(struct yb_stripe_job *job))
 {
-    struct job *job;
+    struct yb_stripe_job *job;
     enum yb_status status;
 
     if (core->stopping) {
@@ -953,7 +637,7 @@ begin(struct yb_client_core *core, struct yb_client_batch *batch,
     batch->work = NULL;
     status = first(job);
     if (status != YB_OK) {
-        free_parts(job);
+        yb_stripe_free_parts(job);
         free(job->plans);
         core->jobs--;
         batch->job = NULL;
@@ -975,7 +659,7 @@ yb_stripe_submit(struct yb_client_core *core, struct yb_client_batch *batch)
     case YB_CLIENT_REMOVE: return begin(core, batch, remove_begin);
     case YB_CLIENT_PUT:
         if (has_long(batch)) {
-            return begin(core, batch, put_begin);
+            return begin(core, batch, yb_stripe_put_begin);
         }
         break;
     default: break;
@@ -986,7 +670,7 @@ yb_stripe_submit(struct yb_client_core *core, struct yb_client_batch *batch)
 void
 yb_stripe_cancel(struct yb_client_core *core, struct yb_client_batch *batch)
 {
-    struct job *job = batch->job;
+    struct yb_stripe_job *job = batch->job;
 
     if (job != NULL) {
         job->cancelled = true;
