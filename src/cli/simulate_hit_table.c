@@ -16,7 +16,7 @@
 #define SIZES_MAX    64u
 #define LIST_MAX     512u
 
-static const char *const tag_names[] = {"none", "full"};
+static const char *const tag_names[] = {"none", "position", "inferred", "full"};
 
 struct table {
     struct yb_cli *cli;

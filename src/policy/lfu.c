@@ -48,16 +48,16 @@ lfu_take(void *state, struct yb_policy_entry *entry)
 }
 
 static void
-lfu_insert(void *state, struct yb_policy_entry *entry)
+lfu_insert(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
     entry->uses = 1;
     put(state, entry);
 }
 
 static void
-lfu_use(void *state, struct yb_policy_entry *entry, bool ordered)
+lfu_use(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
-    if (ordered) {
+    if (touch->ordered) {
         lfu_take(state, entry);
     }
     entry->uses = (uint16_t)(entry->uses + (entry->uses < YB_POLICY_USES_MAX));

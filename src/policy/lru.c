@@ -14,16 +14,16 @@ lru_create(const struct yb_policy_options *options, void **state_out)
 }
 
 static void
-lru_insert(void *state, struct yb_policy_entry *entry)
+lru_insert(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
     entry->uses = 1;
     yb_policy_list_push_newest(state, entry);
 }
 
 static void
-lru_use(void *state, struct yb_policy_entry *entry, bool ordered)
+lru_use(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
-    if (ordered) {
+    if (touch->ordered) {
         yb_policy_list_take(state, entry);
     }
     entry->uses = (uint16_t)(entry->uses + (entry->uses < YB_POLICY_USES_MAX));

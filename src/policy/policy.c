@@ -14,9 +14,9 @@
 
 /* One line registers a policy. */
 static const struct yb_policy_ops *const policies[] = {
-    &yb_policy_ops_lru,
-    &yb_policy_ops_lfu,
-    &yb_policy_ops_s3fifo,
+    &yb_policy_ops_lru,      &yb_policy_ops_lfu,   &yb_policy_ops_s3fifo,
+    &yb_policy_ops_fifo,     &yb_policy_ops_sieve, &yb_policy_ops_length_aware,
+    &yb_policy_ops_workload, &yb_policy_ops_bidaw, &yb_policy_ops_trajectory,
 };
 #define POLICY_COUNT ((uint32_t)(sizeof policies / sizeof policies[0]))
 
@@ -322,7 +322,9 @@ yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
         entry->place = YB_POLICY_LAST;
         yb_policy_list_push_newest(&policy->last, entry);
     } else {
-        policy->ops->insert(policy->state, entry);
+        struct yb_policy_touch touch = {.use = &facts->use, .now_ns = now_ns, .last_ns = now_ns};
+
+        policy->ops->insert(policy->state, entry, &touch);
     }
     policy->entry_count++;
     policy->size_sum += entry->size;
@@ -332,19 +334,33 @@ yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
 void
 yb_policy_access(struct yb_policy *policy, struct yb_policy_entry *entry, uint64_t now_ns)
 {
-    bool ordered = entry->place == YB_POLICY_ORDER;
+    struct yb_policy_use use = {.request = 0};
+
+    yb_policy_use(policy, entry, &use, now_ns);
+}
+
+void
+yb_policy_use(struct yb_policy *policy, struct yb_policy_entry *entry,
+              const struct yb_policy_use *use, uint64_t now_ns)
+{
+    struct yb_policy_touch touch = {
+        .use = use,
+        .now_ns = now_ns,
+        .last_ns = entry->last_access_ns,
+        .ordered = entry->place == YB_POLICY_ORDER,
+    };
 
     YB_ASSERT_OBJ(policy, POLICY_MAGIC);
     YB_ASSERT(entry->place != YB_POLICY_OUT);
     entry->last_access_ns = now_ns;
-    if (!ordered) {
+    if (!touch.ordered) {
         take_out(policy, entry);
         entry->place = entry->soft ? YB_POLICY_LAST : YB_POLICY_ORDER;
     }
     if (entry->soft) {
         yb_policy_list_push_newest(&policy->last, entry);
     } else {
-        policy->ops->use(policy->state, entry, ordered);
+        policy->ops->use(policy->state, entry, &touch);
     }
     if (entry->linked) {
         struct yb_policy_linked *linked = linked_of(entry);
@@ -488,6 +504,10 @@ yb_policy_attach(struct yb_policy *policy, struct yb_policy_linked *child,
     if (child == parent || child->parent != NULL ||
         (child->child != NULL && is_above(child, parent))) {
         return YB_INVALID;
+    }
+    if (parent->child != NULL) {
+        parent->entry.branches =
+            (uint8_t)(parent->entry.branches + (parent->entry.branches < UINT8_MAX));
     }
     child->parent = parent;
     ring_push(child);

@@ -10,6 +10,18 @@
  *   lfu      the least often used goes first; of equals the least recently used. Nothing ages
  *   s3fifo   S3-FIFO (Yang et al., SOSP 2023): a small queue of 10 % of the bytes that sorts out
  *            what is used once, a main queue, and hashes of what left the small one
+ *   fifo     what came first goes first
+ *   sieve    SIEVE (Zhang et al., NSDI 2024): fifo that passes over what was used since it last came
+ *            by
+ *   length-aware  lfu; of equals what is furthest back in its request (Mooncake, arXiv v3)
+ *   workload      by the probability of a use within the life of its category, by turn
+ *            (KVCacheInTheWild, ATC 2025)
+ *   bidaw    by the potential of a next use at a reuse distance that the cache can bridge (Bidaw,
+ *            FAST 2026)
+ *   trajectory    by when what is like it was used again: turn, length, age; see trajectory.c
+ *
+ * The last four want to know the request and the position of a block (struct yb_policy_use); what
+ * they are not told they do without.
  *
  * Where an entry is. The policy proper keeps ORDER; the rest is the same for all of them:
  *
@@ -45,7 +57,7 @@
  *   P2  Every entry that may go is in ORDER, FRONT or LAST: there is a victim as long as one may
  *       go.
  *   P3  Nothing is allocated after create; what is remembered of evicted blocks is bounded by
- *       ghost_count.
+ *       ghost_count, or YB_POLICY_MEMORY_MIN.
  *   P4  Parents form no cycle: the child has no children yet, or it is not among the ancestors of
  *       the parent, of whom there are at most YB_POLICY_CLIMB then.
  *   P5  An entry that is softly pinned is the victim only if no other entry may go.
@@ -53,7 +65,8 @@
  * Threads   One owner; no lock.
  * Memory    The caller owns the entries, embedded in its blocks. From insert until remove or evict
  *           they are borrowed and must not move.
- * Time      `now_ns` is passed in and only noted; it never decides anything here.
+ * Time      `now_ns` is passed in; workload, bidaw and trajectory reckon with it, for the others it
+ *           is only noted. It may stand still.
  */
 #ifndef YB_POLICY_POLICY_H
 #define YB_POLICY_POLICY_H
@@ -63,11 +76,12 @@
 
 #include "yuebing/status.h"
 
-#define YB_POLICY_LOOK      16u
-#define YB_POLICY_CLIMB     4096u
-#define YB_POLICY_GHOST_MAX (1u << 28)
-#define YB_POLICY_USES_MAX  1023u /* Uses beyond that are not told apart. */
-#define YB_POLICY_PINS_MAX  UINT16_MAX
+#define YB_POLICY_LOOK       16u
+#define YB_POLICY_CLIMB      4096u
+#define YB_POLICY_GHOST_MAX  (1u << 28)
+#define YB_POLICY_MEMORY_MIN 16384u
+#define YB_POLICY_USES_MAX   1023u /* Uses beyond that are not told apart. */
+#define YB_POLICY_PINS_MAX   UINT16_MAX
 
 struct yb_policy;
 
@@ -77,16 +91,19 @@ struct yb_policy_entry {
     struct yb_policy_entry *older;
     uint64_t last_access_ns;
     uint64_t size;
-    uint32_t hash; /* Of the key; only for remembering evicted blocks. */
-    uint16_t uses; /* What the policy counts; up to YB_POLICY_USES_MAX. */
+    uint32_t hash;   /* Of the key; only for remembering evicted blocks. */
+    uint32_t record; /* trajectory: of its last request; bidaw, length-aware: position. */
+    uint16_t uses;   /* What the policy counts; up to YB_POLICY_USES_MAX. */
     uint16_t pins;
+    uint16_t group; /* Which of the policy's lists it is in, if it has several. */
     uint8_t place;
-    bool linked;    /* The entry begins a struct yb_policy_linked. */
-    bool duplicate; /* Other nodes hold the block too. */
-    bool settled;   /* s3fifo: belongs to the main queue. */
-    bool soft;      /* Softly pinned. */
+    uint8_t branches; /* Times that a child came while it had others. */
+    bool linked;      /* The entry begins a struct yb_policy_linked. */
+    bool duplicate;   /* Other nodes hold the block too. */
+    bool settled;     /* s3fifo: belongs to the main queue. */
+    bool soft;        /* Softly pinned. */
 };
-_Static_assert(sizeof(struct yb_policy_entry) <= 48, "one for each block of a node");
+_Static_assert(sizeof(struct yb_policy_entry) <= 56, "one for each block of a node");
 
 /* An entry that can have a parent and children. A policy may hold both kinds. */
 struct yb_policy_linked {
@@ -97,6 +114,16 @@ struct yb_policy_linked {
     struct yb_policy_linked *sibling_older;
 };
 
+/* What the policy is told of a use, the first one included. 0 is: not known. */
+struct yb_policy_use {
+    uint64_t request;       /* Whose use it is: any number that no other request under way has. */
+    uint64_t next_use_ns;   /* When the next use is expected: a plan, or a step of an agent. */
+    uint32_t position;      /* Of the block in its request; the first is 1. */
+    uint32_t answer_tokens; /* How long the answer was. */
+    uint32_t refetch_us;    /* What it takes to have the block again, however that would be. */
+    float heat;             /* Uses per second that are expected, if next_use_ns is not known. */
+};
+
 /* What the policy is told of a block when it comes. */
 struct yb_policy_facts {
     uint64_t hash;  /* Of the key. */
@@ -104,13 +131,15 @@ struct yb_policy_facts {
     bool linked;    /* The entry begins a struct yb_policy_linked. */
     bool duplicate; /* As in yb_policy_set_duplicate(). */
     bool soft;      /* It goes after all that are not (P5). */
+    struct yb_policy_use use;
 };
 
 struct yb_policy_options {
-    const char *name; /* "lru", "lfu", "s3fifo". */
+    const char *name; /* As in the list above. */
 
-    /* Evicted blocks to remember, s3fifo only, 12 to 20 bytes for each: as many as the tier holds
-     * blocks is right. */
+    /* What to remember of blocks that are gone: as many as the tier holds blocks is right. s3fifo:
+     * blocks, 12 to 20 bytes each. trajectory, workload, bidaw: requests, and at least
+     * YB_POLICY_MEMORY_MIN of them, 24 to 28 bytes each. Others: nothing. */
     uint32_t ghost_count;
 };
 
@@ -135,6 +164,10 @@ void yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
 
 /* Note a use. A probe for existence is none. */
 void yb_policy_access(struct yb_policy *policy, struct yb_policy_entry *entry, uint64_t now_ns);
+
+/* The same, and tell what is known of it. */
+void yb_policy_use(struct yb_policy *policy, struct yb_policy_entry *entry,
+                   const struct yb_policy_use *use, uint64_t now_ns);
 
 /* Let an entry go for another reason than its value: removed by its owner, replaced, run out. It
  * may be pinned. Its children lose their parent, and go next, as nobody finds them any more. */

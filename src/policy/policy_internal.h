@@ -36,6 +36,14 @@ void yb_policy_list_take(struct yb_policy_list *list, struct yb_policy_entry *en
  * used more than `uses_max` times; NULL: the list is empty. */
 struct yb_policy_entry *yb_policy_list_first(const struct yb_policy_list *list, uint16_t uses_max);
 
+/* A use, as a policy hears of it. */
+struct yb_policy_touch {
+    const struct yb_policy_use *use;
+    uint64_t now_ns;
+    uint64_t last_ns; /* The use before; now_ns if it is the first. */
+    bool ordered;     /* It is in the order; otherwise it comes, or comes back, into it. */
+};
+
 struct yb_policy_ops {
     const char *name;
 
@@ -43,10 +51,10 @@ struct yb_policy_ops {
     void (*destroy)(void *state);
 
     /* A new entry: set what it counts, and put it in its place. */
-    void (*insert)(void *state, struct yb_policy_entry *entry);
+    void (*insert)(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch);
 
-    /* It was used. `ordered`: it is in the order; otherwise it comes back into it. */
-    void (*use)(void *state, struct yb_policy_entry *entry, bool ordered);
+    /* It was used. */
+    void (*use)(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch);
 
     /* Take it out of the order; it may come back by `use`. */
     void (*take)(void *state, struct yb_policy_entry *entry);
@@ -64,6 +72,12 @@ struct yb_policy_ops {
 extern const struct yb_policy_ops yb_policy_ops_lru;
 extern const struct yb_policy_ops yb_policy_ops_lfu;
 extern const struct yb_policy_ops yb_policy_ops_s3fifo;
+extern const struct yb_policy_ops yb_policy_ops_fifo;
+extern const struct yb_policy_ops yb_policy_ops_sieve;
+extern const struct yb_policy_ops yb_policy_ops_length_aware;
+extern const struct yb_policy_ops yb_policy_ops_workload;
+extern const struct yb_policy_ops yb_policy_ops_bidaw;
+extern const struct yb_policy_ops yb_policy_ops_trajectory;
 
 /* Whether an entry is the parent of others. */
 bool yb_policy_has_children(const struct yb_policy_entry *entry);

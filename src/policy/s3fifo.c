@@ -61,7 +61,7 @@ list_of(struct s3fifo *s3fifo, const struct yb_policy_entry *entry)
 }
 
 static void
-s3fifo_insert(void *state, struct yb_policy_entry *entry)
+s3fifo_insert(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
     struct s3fifo *s3fifo = state;
 
@@ -73,10 +73,10 @@ s3fifo_insert(void *state, struct yb_policy_entry *entry)
 }
 
 static void
-s3fifo_use(void *state, struct yb_policy_entry *entry, bool ordered)
+s3fifo_use(void *state, struct yb_policy_entry *entry, const struct yb_policy_touch *touch)
 {
     entry->uses = (uint16_t)(entry->uses + (entry->uses < USES_MAX));
-    if (!ordered) {
+    if (!touch->ordered) {
         yb_policy_list_push_newest(list_of(state, entry), entry);
     }
 }

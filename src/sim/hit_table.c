@@ -68,14 +68,15 @@ hash_of(uint32_t block)
 }
 
 static void
-put(struct pool *pool, uint32_t number, uint64_t now_ns)
+put(struct pool *pool, uint32_t number, const struct yb_policy_use *use, uint64_t now_ns)
 {
     struct pool_block *block = &pool->blocks[number];
     uint32_t parent = pool->trace->parents[number];
     struct yb_policy_facts facts = {
         .hash = hash_of(number),
         .size = 1,
-        .linked = pool->one->tags == YB_HIT_TAGS_FULL,
+        .linked = pool->one->tags >= YB_HIT_TAGS_INFERRED,
+        .use = *use,
     };
 
     pool->result.refetches += block->seen;
@@ -102,14 +103,19 @@ request(struct pool *pool, uint32_t index)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = pool->trace->blocks[one->first + i];
         struct pool_block *block = &pool->blocks[number];
+        struct yb_policy_use use = {
+            .request = pool->one->tags == YB_HIT_TAGS_FULL ? index + 1u : 0,
+            .position = pool->one->tags == YB_HIT_TAGS_NONE ? 0 : i + 1,
+            .answer_tokens = pool->one->tags == YB_HIT_TAGS_FULL ? one->output_tokens : 0,
+        };
 
         whole = whole && block->present;
         pool->result.hits += whole;
         pool->result.block_hits += block->present;
         if (block->present) {
-            yb_policy_access(pool->policy, &block->linked.entry, one->arrival_ns);
+            yb_policy_use(pool->policy, &block->linked.entry, &use, one->arrival_ns);
         } else {
-            put(pool, number, one->arrival_ns);
+            put(pool, number, &use, one->arrival_ns);
         }
     }
 }

@@ -28,8 +28,10 @@
 
 /* What the policy is told of a block beside its key, size and the time. */
 enum yb_hit_tags {
-    YB_HIT_TAGS_NONE, /* Nothing. */
-    YB_HIT_TAGS_FULL, /* Request, position, and the block before it. */
+    YB_HIT_TAGS_NONE,     /* Nothing. */
+    YB_HIT_TAGS_POSITION, /* The position in the request, as published figures need it. */
+    YB_HIT_TAGS_INFERRED, /* Position and the block before, as the order of a lookup shows. */
+    YB_HIT_TAGS_FULL,     /* Request, position, and the block before. */
 };
 
 struct yb_hit_case {
