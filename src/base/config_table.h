@@ -106,9 +106,15 @@
     C(YB_CONFIG_LOG_FORMAT_JSON, "json")
 
 #define YB_CONFIG_CHOICES_node_policy(C)                                                  \
-    C(YB_CONFIG_NODE_POLICY_LRU,    "lru")                                                \
-    C(YB_CONFIG_NODE_POLICY_LFU,    "lfu")                                                \
-    C(YB_CONFIG_NODE_POLICY_S3FIFO, "s3fifo")
+    C(YB_CONFIG_NODE_POLICY_LRU,          "lru")                                          \
+    C(YB_CONFIG_NODE_POLICY_LFU,          "lfu")                                          \
+    C(YB_CONFIG_NODE_POLICY_S3FIFO,       "s3fifo")                                       \
+    C(YB_CONFIG_NODE_POLICY_FIFO,         "fifo")                                         \
+    C(YB_CONFIG_NODE_POLICY_SIEVE,        "sieve")                                        \
+    C(YB_CONFIG_NODE_POLICY_LENGTH_AWARE, "length-aware")                                 \
+    C(YB_CONFIG_NODE_POLICY_WORKLOAD,     "workload")                                     \
+    C(YB_CONFIG_NODE_POLICY_BIDAW,        "bidaw")                                        \
+    C(YB_CONFIG_NODE_POLICY_TRAJECTORY,   "trajectory")
 
 #define YB_CONFIG_CHOICES_MAP(L)                                                          \
     L(net_io) L(node_policy) L(auth_role) L(tls_mode) L(log_level) L(log_format)

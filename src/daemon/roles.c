@@ -239,11 +239,13 @@ start_directory(struct yb_roles *roles, const char *listen, char why_out[YB_PROC
 static const char *
 policy_name(const struct yb_config *config)
 {
-    switch (config->node_policy) {
-    case YB_CONFIG_NODE_POLICY_LRU: return "lru";
-    case YB_CONFIG_NODE_POLICY_LFU: return "lfu";
-    default: return "s3fifo";
-    }
+    static const char *const names[] = {
+#define X(name, word) [name] = (word),
+        YB_CONFIG_CHOICES_node_policy(X)
+#undef X
+    };
+
+    return names[config->node_policy];
 }
 
 static void

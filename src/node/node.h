@@ -74,7 +74,7 @@ struct yb_node_options {
     bool huge_pages;
     uint32_t numa_node;          /* YB_SHARED_NUMA_ANY: none. */
     bool verify;                 /* Sum each 64 KiB of a value, and compare before it is read. */
-    const char *policy;          /* Eviction: "lru", "lfu" or "s3fifo"; NULL: s3fifo. */
+    const char *policy;          /* Eviction: see policy/policy.h; NULL: s3fifo. */
     uint32_t blocks_max;         /* 0: one for each 4 KiB of the pool, at most 16 Mi. */
     uint32_t high_permille;      /* Evict above this use ... 0: 950 ... */
     uint32_t low_permille;       /* ... down to this. 0: 900. */

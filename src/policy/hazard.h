@@ -8,13 +8,13 @@
  *
  *     index(class, age) = max over T of P(used before age + T) / E[time that it is kept until then]
  *
- * both given that it was not used up to `age`. This is Gittins' index of a slot of the cache that
- * the thing takes up: uses per second that it will bring, if it is kept for as long as is best.
- * What has the least index goes first. It rises while a use comes nearer (a user reads the answer
- * before asking on) and falls when it did not come.
+ * both given that it was not used up to `age`. This is Gittins' index of the place that the thing
+ * takes up: uses per second that it will bring, if it is kept for as long as is best. What has the
+ * least index goes first. It rises while a use comes nearer (a user reads the answer before asking
+ * on) and falls when it did not come.
  *
- * The model: of a class c a share P(c) is used again at all, and when is the same for all classes of
- * a kind: the probability of class c and time bin b is P(c) f(kind, b), fitted by alternating sums
+ * The model: of a class c a share P(c) is used again at all; when, is alike for all classes
+ * of a kind: the probability of class c and time bin b is P(c) f(kind, b), fitted by turns
  * (counts are Poisson). Classes with few records lean on their family, bins on the model, by
  * weights that count like so many records.
  *

@@ -521,18 +521,32 @@ find_least(struct yb_path *path)
     return least.entry;
 }
 
+/* A duplicate that may go among the next of the list, from the end that `entry` is at. */
+static struct yb_policy_entry *
+duplicate_near(const struct yb_policy_list *list, struct yb_policy_entry *entry)
+{
+    struct yb_policy_entry *other = entry;
+    bool from_oldest = entry == list->oldest;
+
+    for (uint32_t i = 0; i < YB_POLICY_LOOK && other != NULL; i++) {
+        if (other->duplicate && other->pins == 0 && !yb_policy_has_children(other)) {
+            return other;
+        }
+        other = from_oldest ? other->newer : other->older;
+    }
+    return entry;
+}
+
 struct yb_policy_entry *
 yb_path_first(void *state, bool look)
 {
     struct yb_path *path = state;
-    struct yb_policy_entry *best = find_least(path);
-    const struct yb_policy_list *list;
+    struct yb_policy_entry *entry = find_least(path);
 
-    if (best == NULL) {
-        return path->slots[path->growing].list.newest; /* One request fills it all. */
+    if (entry == NULL) { /* One request fills it all. */
+        return path->slots[path->growing].list.newest;
     }
-    list = list_at(path, list_index(best));
-    return look && best == list->oldest ? yb_policy_list_first(list, YB_POLICY_USES_MAX) : best;
+    return look ? duplicate_near(list_at(path, list_index(entry)), entry) : entry;
 }
 
 void

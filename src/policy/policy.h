@@ -11,8 +11,8 @@
  *   s3fifo   S3-FIFO (Yang et al., SOSP 2023): a small queue of 10 % of the bytes that sorts out
  *            what is used once, a main queue, and hashes of what left the small one
  *   fifo     what came first goes first
- *   sieve    SIEVE (Zhang et al., NSDI 2024): fifo that passes over what was used since it last came
- *            by
+ *   sieve    SIEVE (Zhang et al., NSDI 2024): fifo that passes over what was used since it last
+ *            came by
  *   length-aware  lfu; of equals what is furthest back in its request (Mooncake, arXiv v3)
  *   workload      by the probability of a use within the life of its category, by turn
  *            (KVCacheInTheWild, ATC 2025)

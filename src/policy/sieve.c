@@ -62,7 +62,21 @@ sieve_leave(void *state, struct yb_policy_entry *entry, bool evicted)
     /* Nothing is remembered. */
 }
 
-/* A duplicate is not preferred: the hand alone decides. */
+/* A duplicate among the next that the hand would come to, and take, goes before them. */
+static struct yb_policy_entry *
+duplicate_ahead(struct yb_policy_entry *entry)
+{
+    struct yb_policy_entry *other = entry;
+
+    for (uint32_t i = 0; i < YB_POLICY_LOOK && other != NULL; i++, other = other->newer) {
+        if (other->duplicate && other->uses == 0 && other->pins == 0 &&
+            !yb_policy_has_children(other)) {
+            return other;
+        }
+    }
+    return entry;
+}
+
 static struct yb_policy_entry *
 sieve_first(void *state, bool look)
 {
@@ -74,7 +88,7 @@ sieve_first(void *state, bool look)
         entry = entry->newer != NULL ? entry->newer : sieve->list.oldest;
     }
     sieve->hand = entry;
-    return entry;
+    return look && entry != NULL ? duplicate_ahead(entry) : entry;
 }
 
 const struct yb_policy_ops yb_policy_ops_sieve = {
