@@ -75,10 +75,9 @@ static bool
 set_address(struct known *known, enum yb_config_row_index row, const char *host, const char *port)
 {
     char text[2 * YB_KNOWN_VALUE_MAX];
-    const bool bare = strchr(host, ':') != NULL && host[0] != '[';
 
-    (void)snprintf(text, sizeof(text), bare ? "[%s]:%s" : "%s:%s", host, port);
-    return set(known, row, text);
+    return yb_address_join(host, port, text, sizeof(text)) == YB_OK ? set(known, row, text)
+                                                                    : refuse(known, "too long");
 }
 
 /* ---- what all have in common ----------------------------------------------------------------- */
@@ -239,8 +238,7 @@ metadata_open(const struct known *known, const char *host, const char *number,
     }
     port->source.other = yb_known_http_answer;
     port->source.other_context = port->known;
-    (void)snprintf(text, sizeof(text),
-                   strchr(host, ':') != NULL && host[0] != '[' ? "[%s]:%s" : "%s:%s", host, number);
+    (void)!yb_address_join(host, number, text, sizeof(text)); /* Cut off, it is refused below. */
     if (yb_endpoint_parse(text, &endpoint, why) != YB_OK ||
         yb_endpoint_resolve(&endpoint, 0, &where, why) != YB_OK) {
         metadata_close(port);

@@ -222,11 +222,13 @@ listen_host(const struct wanted *wanted, bool everywhere)
     return everywhere || (wanted->endpoint.kind == YB_ENDPOINT_NAME && !local) ? "*" : wanted->host;
 }
 
-static void
-address_of(const char *host, uint16_t port, char text_out[YB_COMPAT_NAME_BYTES])
+void
+yb_compat_engine_address(const char *host, uint16_t port, char text_out[YB_COMPAT_NAME_BYTES])
 {
-    (void)snprintf(text_out, YB_COMPAT_NAME_BYTES, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u",
-                   host, port);
+    char number[8];
+
+    (void)snprintf(number, sizeof(number), "%u", port);
+    (void)!yb_address_join(host, number, text_out, YB_COMPAT_NAME_BYTES);
 }
 
 /* Whether nobody listens there; to find that out costs less than to make an engine. */
@@ -286,13 +288,13 @@ listen_on(struct yb_compat_engine *engine, const struct yb_config *config, struc
     char listen[YB_COMPAT_NAME_BYTES];
     enum yb_status status;
 
-    address_of(listen_host(wanted, false), port, listen);
+    yb_compat_engine_address(listen_host(wanted, false), port, listen);
     status = listen_at(engine, config, listen, why, 256);
     if (status == YB_INVALID || status == YB_UNREACHABLE) {
         yb_log_info(engine->log, "engine",
                     "the host's address is none of this machine's: listening on all",
                     yb_log_str("host", wanted->host));
-        address_of("*", port, listen);
+        yb_compat_engine_address("*", port, listen);
         status = listen_at(engine, config, listen, why, 256);
     }
     engine->port = status == YB_OK ? port : 0;
@@ -352,7 +354,7 @@ start(struct yb_compat_engine *engine, const struct yb_config *config, struct wa
         return false;
     }
     if (given || engine->server[0] == '\0') {
-        address_of(wanted->host, engine->port, engine->name);
+        yb_compat_engine_address(wanted->host, engine->port, engine->name);
         return true;
     }
     memcpy(engine->name, wanted->host, sizeof(engine->name));

@@ -91,6 +91,11 @@ yb_compat_engine_ready(const struct yb_compat_engine *engine)
     return engine != NULL && atomic_load_explicit(&engine->ready, memory_order_acquire);
 }
 
+/* ---- engine.c ---- */
+
+/* Write "host:port"; what is too long is cut off. */
+void yb_compat_engine_address(const char *host, uint16_t port, char text_out[YB_COMPAT_NAME_BYTES]);
+
 /* ---- engine_memory.c ---- */
 
 void yb_compat_engine_memory_fini(struct yb_compat_engine *engine);

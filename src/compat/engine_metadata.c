@@ -102,10 +102,7 @@ read_address(const char *text, size_t length, char address_out[YB_COMPAT_NAME_BY
                 strlen(host) < YB_COMPAT_NAME_BYTES - 16;
 
     if (fine) {
-        bool bare = strchr(host, ':') != NULL && host[0] != '[';
-
-        (void)snprintf(address_out, YB_COMPAT_NAME_BYTES, bare ? "[%s]:%d" : "%s:%d", host,
-                       (int)port);
+        yb_compat_engine_address(host, (uint16_t)port, address_out);
     }
     json_decref(value);
     return fine;
@@ -156,8 +153,7 @@ publish(struct yb_compat_engine *engine, const char *host, const char *body, str
         !read_address(answer->text, answer->length, theirs)) {
         return false;
     }
-    (void)snprintf(own, sizeof(own), strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
-                   engine->port);
+    yb_compat_engine_address(host, engine->port, own);
     if (strcmp(own, theirs) != 0 && is_taken(engine, theirs)) {
         yb_log_error(engine->log, "engine", "another engine has this name; take another one",
                      yb_log_str("name", engine->name), yb_log_str("address", theirs));

@@ -226,3 +226,17 @@ yb_compat_store_hostname(struct yb_compat_store *store, char *text_out, size_t r
     }
     return length;
 }
+
+bool
+yb_compat_store_counters(struct yb_compat_store *store, struct yb_client_counters *counters_out)
+{
+    struct yb_client *client = yb_compat_store_enter(store);
+
+    *counters_out = (struct yb_client_counters){0};
+    if (client == NULL) {
+        return false;
+    }
+    yb_client_counters(client, counters_out);
+    yb_compat_store_leave(store);
+    return true;
+}

@@ -30,6 +30,7 @@
 
 #include "compat/codes.h"
 
+struct yb_client_counters;
 struct yb_compat_store;
 struct yb_compat_engine; /* engine.h */
 
@@ -103,6 +104,10 @@ struct yb_compat_lookups {
     uint64_t found;
     uint64_t warned;
 };
+/* What its client has done since setup; false, and all zero, if it is not set up. */
+bool yb_compat_store_counters(struct yb_compat_store *store,
+                              struct yb_client_counters *counters_out);
+
 void yb_compat_store_lookups(struct yb_compat_store *store, struct yb_compat_lookups *lookups_out);
 
 /* Bytes of the value, or a code. */

@@ -61,15 +61,16 @@ read_replicate(const struct yb_compat_replicate *replicate, struct yb_client_put
 }
 
 static uint64_t
-group_of(const struct yb_compat_replicate *replicate, uint32_t key)
+group_of(const struct yb_compat_replicate *replicate, const yb_compat_key *first, uint32_t key)
 {
     const yb_compat_key *group;
     uint64_t number;
 
-    if (replicate == NULL || replicate->groups == NULL) {
+    if (replicate == NULL || (replicate->groups == NULL && !replicate->same_node)) {
         return 0;
     }
-    group = &replicate->groups[key];
+    /* What is to lie on one node is a group, which has the name of its first key. */
+    group = replicate->groups != NULL ? &replicate->groups[key] : first;
     if (group->iov_len == 0) {
         return 0;
     }
@@ -201,6 +202,8 @@ attach_values(struct yb_compat_items *items, const struct yb_compat_value *value
               const struct yb_compat_put_call *call, int32_t *codes)
 {
     bool nothing = call->kind == YB_COMPAT_PUT_PARTS || call->kind == YB_COMPAT_PUT_FROM;
+    const yb_compat_key first = {.iov_base = (void *)(uintptr_t)items->items[0].key,
+                                 .iov_len = items->items[0].key_bytes};
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < items->count; i++) {
@@ -223,7 +226,7 @@ attach_values(struct yb_compat_items *items, const struct yb_compat_value *value
         }
         item.iov = value->pieces;
         item.iov_count = value->count;
-        item.group = group_of(call->replicate, key);
+        item.group = group_of(call->replicate, &first, key);
         items->keys[kept] = key;
         items->items[kept++] = item;
     }
@@ -310,7 +313,7 @@ yb_compat_put_staged(struct yb_compat_store *store, struct yb_client *client,
         .key_bytes = (uint32_t)key->iov_len,
         .iov = bytes,
         .iov_count = 1,
-        .group = group_of(replicate, 0),
+        .group = group_of(replicate, key, 0),
     };
     struct yb_compat_items items = {.items = &item, .count = 1};
 

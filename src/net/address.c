@@ -321,6 +321,15 @@ yb_endpoint_format(const struct yb_endpoint_text *endpoint, char text_out[YB_END
     YB_ASSERT((uint32_t)length < YB_ENDPOINT_TEXT_BYTES);
 }
 
+enum yb_status
+yb_address_join(const char *host, const char *port, char *text_out, size_t size)
+{
+    bool bare = strchr(host, ':') != NULL && host[0] != '[';
+    int length = snprintf(text_out, size, bare ? "[%s]:%s" : "%s:%s", host, port);
+
+    return length > 0 && (size_t)length < size ? YB_OK : YB_TOO_LARGE;
+}
+
 static bool
 is_localhost(const struct yb_endpoint_text *endpoint)
 {

@@ -100,6 +100,11 @@ YB_CHECKED enum yb_status yb_endpoint_parse(const char *text, struct yb_endpoint
 void yb_endpoint_format(const struct yb_endpoint_text *endpoint,
                         char text_out[YB_ENDPOINT_TEXT_BYTES]);
 
+/* Write "host:port", with brackets around an IPv6 address that has none; nothing is checked.
+ * TOO_LARGE: it does not fit. */
+YB_CHECKED enum yb_status yb_address_join(const char *host, const char *port, char *text_out,
+                                          size_t size);
+
 /* Return whether yb_endpoint_resolve() would ask the name service, and so may block. */
 bool yb_endpoint_needs_lookup(const struct yb_endpoint_text *endpoint);
 

@@ -402,6 +402,22 @@ test_address__default_ports_lie_below_those_of_outgoing_connections(void **state
     }
 }
 
+static void
+test_address__host_and_port_are_joined_with_brackets_where_they_are_missing(void **state)
+{
+    char text[16];
+
+    (void)state;
+    assert_int_equal(yb_address_join("name", "80", text, sizeof(text)), YB_OK);
+    assert_string_equal(text, "name:80");
+    assert_int_equal(yb_address_join("::1", "80", text, sizeof(text)), YB_OK);
+    assert_string_equal(text, "[::1]:80");
+    assert_int_equal(yb_address_join("[::1]", "80", text, sizeof(text)), YB_OK);
+    assert_string_equal(text, "[::1]:80");
+    assert_int_equal(yb_address_join("12345678901", "123", text, sizeof(text)), YB_OK);
+    assert_int_equal(yb_address_join("12345678901", "1234", text, sizeof(text)), YB_TOO_LARGE);
+}
+
 int
 main(void)
 {
@@ -416,6 +432,8 @@ main(void)
         cmocka_unit_test(test_address__what_names_no_one_machine_is_never_published),
         cmocka_unit_test(test_address__only_the_machine_itself_is_loopback),
         cmocka_unit_test(test_address__mapped_and_plain_ipv4_are_one_address),
+        cmocka_unit_test(
+            test_address__host_and_port_are_joined_with_brackets_where_they_are_missing),
         cmocka_unit_test(test_address__every_address_survives_text_and_sockaddr),
         cmocka_unit_test(test_address__default_ports_lie_below_those_of_outgoing_connections),
     };

@@ -3,15 +3,13 @@
  * The known system's store over ours: keys, put and get. One test for each rule of RULES D and for
  * each trap that engines fell into.
  */
-#include "store_ground.h"
+#include "compat_ground.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "compat/store.h"
 
 #define KIB      1024u
 #define MIB      (1u << 20)
@@ -20,39 +18,13 @@
 static struct ground *ground;
 static struct yb_compat_store *store;
 
-static struct yb_compat_setup
-setup_of(const struct ground *where)
-{
-    return (struct yb_compat_setup){
-        .local_hostname = "127.0.0.1",
-        .metadata_server = "P2PHANDSHAKE",
-        .segment_bytes = 32 * MIB,
-        .local_buffer_bytes = 16 * MIB,
-        .protocol = "tcp",
-        .devices = "",
-        .master = where->address,
-    };
-}
-
-static struct yb_compat_store *
-open_store(uint64_t segment_bytes)
-{
-    struct yb_compat_store *opened = yb_compat_store_create();
-    struct yb_compat_setup setup = setup_of(ground);
-
-    setup.segment_bytes = segment_bytes;
-    assert_non_null(opened);
-    assert_int_equal(yb_compat_store_setup(opened, &setup), 0);
-    return opened;
-}
-
 static int
 set_up(void **state)
 {
     const struct ground_options options = {.nodes = 1};
 
     ground = ground_create(&options);
-    store = open_store(32 * MIB);
+    store = open_store(ground, 32 * MIB);
     return 0;
 }
 
@@ -65,12 +37,6 @@ tear_down(void **state)
 }
 
 /* ---- short forms ---------------------------------------------------------------------------- */
-
-static yb_compat_key
-key_of(const char *text)
-{
-    return (yb_compat_key){.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
-}
 
 /* Many keys that name themselves. */
 struct many {
@@ -163,7 +129,7 @@ assert_holds(struct yb_compat_store *in, const char *key, const char *text)
 static void
 test_compat_store__gives_back_what_was_put(void **state)
 {
-    struct yb_compat_store *other = open_store(0);
+    struct yb_compat_store *other = open_store(ground, 0);
     uint8_t *bytes = malloc(3 * MIB);
     uint8_t *back = calloc(1, 4 * MIB);
     struct yb_compat_buffer buffer;

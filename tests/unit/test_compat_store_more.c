@@ -3,7 +3,7 @@
  * The known system's store over ours: sessions, replicas, tasks, segments, dummies, many threads,
  * and a directory that dies.
  */
-#include "store_ground.h"
+#include "compat_ground.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,39 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "compat/store.h"
-
 #define KIB (1u << 10)
 #define MIB (1u << 20)
 
 static struct ground *ground;
 static struct yb_compat_store *store;
-
-static struct yb_compat_setup
-setup_of(const struct ground *where)
-{
-    return (struct yb_compat_setup){
-        .local_hostname = "127.0.0.1",
-        .metadata_server = "P2PHANDSHAKE",
-        .segment_bytes = 32 * MIB,
-        .local_buffer_bytes = 16 * MIB,
-        .protocol = "tcp",
-        .devices = "",
-        .master = where->address,
-    };
-}
-
-static struct yb_compat_store *
-open_store(const struct ground *where, uint64_t segment_bytes)
-{
-    struct yb_compat_store *opened = yb_compat_store_create();
-    struct yb_compat_setup setup = setup_of(where);
-
-    setup.segment_bytes = segment_bytes;
-    assert_non_null(opened);
-    assert_int_equal(yb_compat_store_setup(opened, &setup), 0);
-    return opened;
-}
 
 static int
 set_up(void **state)
@@ -64,12 +36,6 @@ tear_down(void **state)
 }
 
 /* ---- short forms ---------------------------------------------------------------------------- */
-
-static yb_compat_key
-key_of(const char *text)
-{
-    return (yb_compat_key){.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
-}
 
 static void
 fill(uint8_t *bytes, size_t length, uint64_t name)
@@ -571,6 +537,134 @@ test_compat_store_more__says_that_the_directory_does_not_answer(void **state)
     ground_destroy(&own);
 }
 
+/* ---- what somebody else is writing ----------------------------------------------------------- */
+
+struct late_put {
+    struct yb_compat_store *store;
+    int32_t code;
+    int32_t there; /* Right after. */
+    atomic_bool done;
+};
+
+static void *
+put_late(void *argument)
+{
+    struct late_put *late = argument;
+    const yb_compat_key key = key_of("contended");
+
+    late->code = put_at(late->store, "contended", "second", 6, NULL);
+    yb_compat_store_exist(late->store, &key, 1, &late->there);
+    atomic_store(&late->done, true);
+    return NULL;
+}
+
+static void
+test_compat_store_more__a_put_waits_for_who_writes_the_key_already(void **state)
+{
+    const struct ground_options options = {.nodes = 1};
+    struct ground *own = ground_create(&options);
+    struct late_put late = {.store = open_store(own, 0)};
+    struct yb_client *first = ground_client(own, NULL);
+    const struct iovec value = {.iov_base = (void *)(uintptr_t) "first", .iov_len = 5};
+    struct yb_client_item item = {.key = "contended", .key_bytes = 9, .iov = &value};
+    struct yb_client_item looked = {.key = "contended", .key_bytes = 9};
+    struct yb_client_counters counters;
+    yb_client_handle handle;
+    uint64_t before;
+    pthread_t thread;
+    char got[8];
+
+    item.iov_count = 1;
+    ground_stop(&own->nodes[0]);
+    assert_int_equal(
+        yb_client_submit(first, YB_CLIENT_OP_PUT, &item, 1, NULL, NULL, NULL, 0, &handle), YB_OK);
+    do { /* Until the directory knows of it. */
+        assert_int_equal(yb_client_exist(first, &looked, 1, NULL), YB_OK);
+    } while (looked.status != YB_IN_PROGRESS);
+    assert_true(yb_compat_store_counters(late.store, &counters));
+    before = counters.calls;
+    assert_int_equal(pthread_create(&thread, NULL, put_late, &late), 0);
+    while (!atomic_load(&late.done) && counters.calls < before + 3) {
+        assert_true(yb_compat_store_counters(late.store, &counters)); /* It asks and asks. */
+    }
+    assert_false(atomic_load(&late.done));
+    ground_go(&own->nodes[0]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(late.code, 0);
+    assert_int_equal(late.there, 1);
+    assert_int_equal(yb_client_wait(first, handle, 60 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    assert_int_equal(get(late.store, "contended", got, sizeof(got)), 5); /* The first one won. */
+    assert_memory_equal(got, "first", 5);
+    yb_client_close(&first);
+    yb_compat_store_destroy(&late.store);
+    ground_destroy(&own);
+}
+
+static void
+test_compat_store_more__what_is_to_lie_on_one_node_does(void **state)
+{
+    enum { KEYS = 32 };
+    const struct ground_options options = {.nodes = 3};
+    struct ground *own = ground_create(&options);
+    struct yb_compat_store *left = open_store(own, 0);
+    struct yb_compat_replica replicas[KEYS];
+    struct yb_compat_replicate replicate;
+    struct yb_compat_put_call call = {.kind = YB_COMPAT_PUT_BUFFERS, .replicate = &replicate};
+    const struct iovec piece = {.iov_base = (void *)(uintptr_t) "value", .iov_len = 5};
+    struct yb_compat_value values[KEYS];
+    yb_compat_key keys[KEYS];
+    char names[KEYS][16];
+    int32_t codes[KEYS];
+    bool apart = false;
+
+    yb_compat_replicate_default(&replicate);
+    for (int round = 0; round < 2; round++) {
+        replicate.same_node = round == 1;
+        for (int i = 0; i < KEYS; i++) {
+            (void)snprintf(names[i], sizeof(names[i]), "same-%d-%d", round, i);
+            keys[i] = key_of(names[i]);
+            values[i] = (struct yb_compat_value){.pieces = &piece, .count = 1};
+        }
+        yb_compat_store_put(left, keys, values, KEYS, &call, codes);
+        for (int i = 0; i < KEYS; i++) {
+            assert_int_equal(codes[i], 0);
+        }
+        assert_int_equal(yb_compat_store_replicas(left, keys, KEYS, replicas, KEYS), KEYS);
+        for (int i = 0; i < KEYS; i++) {
+            bool same = strcmp(replicas[i].segment, replicas[0].segment) == 0;
+
+            apart = apart || (round == 0 && !same);
+            assert_true(round == 0 || same);
+        }
+    }
+    assert_true(apart); /* Without, they are spread. */
+    yb_compat_store_destroy(&left);
+    ground_destroy(&own);
+}
+
+static void
+test_compat_store_more__counts_what_it_does(void **state)
+{
+    struct yb_compat_store *left = open_store(ground, 0);
+    struct yb_client_counters counters;
+    char got[8];
+
+    assert_int_equal(put_at(left, "counted", "value", 5, NULL), 0);
+    assert_int_equal(get(left, "counted", got, sizeof(got)), 5);
+    assert_int_equal(get(left, "missing", got, sizeof(got)), -704);
+    assert_true(yb_compat_store_counters(left, &counters));
+    assert_int_equal(counters.puts, 1);
+    assert_int_equal(counters.put_bytes, 5);
+    assert_int_equal(counters.gets, 2);
+    assert_int_equal(counters.hits, 1);
+    assert_int_equal(yb_compat_store_close(left), 0);
+    assert_false(yb_compat_store_counters(left, &counters));
+    assert_int_equal(counters.puts, 0);
+    assert_int_equal(remove_key(store, "counted", true), 0);
+    yb_compat_store_destroy(&left);
+}
+
 int
 main(void)
 {
@@ -590,6 +684,9 @@ main(void)
         cmocka_unit_test(
             test_compat_store_more__is_no_use_to_a_forked_child_and_goes_on_in_the_parent),
         cmocka_unit_test(test_compat_store_more__says_that_the_directory_does_not_answer),
+        cmocka_unit_test(test_compat_store_more__a_put_waits_for_who_writes_the_key_already),
+        cmocka_unit_test(test_compat_store_more__what_is_to_lie_on_one_node_does),
+        cmocka_unit_test(test_compat_store_more__counts_what_it_does),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -2,6 +2,7 @@
 """Transfers between memory of processes, as engines call them."""
 import enum as _enum
 
+from mooncake.shared_segment import RawSegment as SharedSegment
 from yuebing import _native
 from yuebing._native import InnerTransferEngine
 
@@ -14,6 +15,7 @@ __all__ = [
     "SUPPORT_INTRA_NVLINK",
     "SUPPORT_MNNVL",
     "SUPPORT_MUSA",
+    "SharedSegment",
     "TransferEngine",
     "TransferNotify",
     "TransferOpcode",

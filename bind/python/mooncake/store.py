@@ -9,7 +9,7 @@ import operator as _operator
 import os as _os
 import weakref as _weakref
 
-from mooncake import _parallel, _tensors
+from mooncake import _http, _parallel, _tensors
 from mooncake._tensors import ParallelAxis, ReadTarget, TensorParallelism
 from mooncake.mooncake_config import parse_flag as _parse_flag
 from mooncake.mooncake_config import parse_size as _parse_size
@@ -267,6 +267,8 @@ _DEFAULTS = {
     "ssd_offload_path": "",
     "tenant_id": "default",
 }
+_HTTP_ARGUMENTS = ("enable_client_http_server", "client_http_port")
+_HTTP_FIRST = 11  # Where they are among setup's arguments.
 # How LMCache spells them; the right name wins.
 _OTHER_NAMES = {"master_server_address": "master_server_addr", "device_name": "rdma_devices"}
 
@@ -276,6 +278,7 @@ class MooncakeDistributedStore(_parallel.ParallelMethods, _tensors.TensorMethods
 
     def __new__(cls, *arguments, **keywords):
         self = super().__new__(cls)
+        self._http = None
         _living.add(self)
         return self
 
@@ -283,7 +286,25 @@ class MooncakeDistributedStore(_parallel.ParallelMethods, _tensors.TensorMethods
         config = keywords.get("config", arguments[0] if arguments else None)
         if isinstance(config, dict) and len(arguments) + len(keywords) == 1:
             return self._setup_dict(config)
-        return super().setup(*arguments, **keywords)
+        code = super().setup(*arguments, **keywords)
+        if code == 0:
+            named = dict(zip(_HTTP_ARGUMENTS, arguments[_HTTP_FIRST:]), **keywords)
+            self._serve(named.get("enable_client_http_server", False),
+                        named.get("client_http_port", 9300))
+        return code
+
+    def _serve(self, wanted, port):
+        if wanted:
+            self._http = _http.start(_weakref.proxy(self), _operator.index(port))
+            if self._http is not None:
+                _weakref.finalize(self, self._http.close)
+
+    def close(self):
+        """Leave the store; 0. May be called again."""
+        server, self._http = self._http, None
+        if server is not None:
+            server.close()
+        return super().close()
 
     setup.__doc__ = _native.Store.setup.__doc__
     setup.__signature__ = _inspect.Signature([
@@ -328,7 +349,7 @@ class MooncakeDistributedStore(_parallel.ParallelMethods, _tensors.TensorMethods
         except ValueError as error:
             _log.error("%s", error)
             return _INVALID_PARAMS
-        return super().setup(
+        code = super().setup(
             str(config["local_hostname"]), str(config["metadata_server"]),
             sizes["global_segment_size"], sizes["local_buffer_size"], texts["protocol"],
             texts["rdma_devices"], texts["master_server_addr"],
@@ -336,6 +357,9 @@ class MooncakeDistributedStore(_parallel.ParallelMethods, _tensors.TensorMethods
             ssd_offload_path=texts["ssd_offload_path"], tenant_id=texts["tenant_id"],
             enable_client_http_server=_flag(config, "enable_client_http_server"),
             client_http_port=port)
+        if code == 0:
+            self._serve(_flag(config, "enable_client_http_server"), port)
+        return code
 
     def __enter__(self):
         return self
@@ -454,7 +478,7 @@ def _end():
         store.close()
 
 
-def _get_pyclient_from_wrapper(wrapper, /):
+def _get_pyclient_from_wrapper(wrapper):
     return None
 
 

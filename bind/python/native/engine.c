@@ -624,10 +624,12 @@ YB_PY_DEFINE(get_batch_transfer_status, 1, true, "batch_ids")
 
 /* ---- the types ------------------------------------------------------------------------------ */
 
-#define X(name, single, is_write, run, ...)                                                        \
-    YB_PY_ROW(#name, name,                                                                         \
-              #name "(target_hostname, ..., transport_hint=\"\")\n\n0 or -1; an asynchronous one " \
-                    "gives a number, or 0."),
+#define TAKES_true  "buffer, peer_buffer_address, length"
+#define TAKES_false "buffers, peer_buffer_addresses, lengths"
+#define X(name, single, is_write, run, ...)                                                      \
+    YB_PY_ROW(#name, name,                                                                       \
+              #name "(target_hostname, " TAKES_##single ", transport_hint=\"\")\n\n0 or -1; an " \
+                                                        "asynchronous one gives a number, or 0."),
 static PyMethodDef methods[] = {
     YB_PY_ROW("initialize", initialize,
               "initialize(local_hostname, metadata_server, protocol, device_name)\n\n0 or -1."),

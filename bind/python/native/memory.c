@@ -206,8 +206,10 @@ PyMethodDef yb_py_functions[] = {
     YB_PY_ROW("host_alloc", host_alloc, "Memory that processes of this host can share, or 0."),
     YB_PY_ROW("host_free", host_free, "Give it back: 0, or -600."),
     {"get_alloc_func_addr", get_alloc_func_addr, METH_NOARGS,
-     "Address of an allocating function for PyTorch's pluggable allocators."},
-    {"get_free_func_addr", get_free_func_addr, METH_NOARGS, "Address of its counterpart."},
+     "get_alloc_func_addr()\n\nAddress of an allocating function for PyTorch's pluggable "
+     "allocators."},
+    {"get_free_func_addr", get_free_func_addr, METH_NOARGS,
+     "get_free_func_addr()\n\nAddress of its counterpart."},
     YB_PY_ROW("address_of", address_of, "Address of a buffer's first byte."),
     YB_PY_ROW("view", view, "A memoryview of memory at an address."),
     YB_PY_ROW("key_chain", key_chain, "Keys of the blocks of a sequence of tokens."),

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "yuebing/client.h"
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static struct yb_py_store *
@@ -212,6 +214,27 @@ lookups(PyObject *self, PyObject *none)
 }
 
 static PyObject *
+counters(PyObject *self, PyObject *none)
+{
+    struct yb_compat_store *store = yb_py_store_of(self);
+    struct yb_client_counters told;
+
+    (void)none;
+    if (store == NULL) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    (void)yb_compat_store_counters(store, &told);
+    Py_END_ALLOW_THREADS;
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "puts", (unsigned long long)told.puts,
+                         "put_bytes", (unsigned long long)told.put_bytes, "gets",
+                         (unsigned long long)told.gets, "hits", (unsigned long long)told.hits,
+                         "get_bytes", (unsigned long long)told.get_bytes, "exists",
+                         (unsigned long long)told.exists, "calls", (unsigned long long)told.calls,
+                         "retries", (unsigned long long)told.retries);
+}
+
+static PyObject *
 get_hostname(PyObject *self, PyObject *none)
 {
     struct yb_compat_store *store = yb_py_store_of(self);
@@ -412,6 +435,7 @@ static PyMethodDef methods[] = {
     {"lookups", lookups, METH_NOARGS,
      "lookups()\n\n(asked, found, warned): keys that were asked for, ever; those that were there; "
      "and how\noften the log was told that none of very many is. Ours, not of the known package."},
+    {"_counters", counters, METH_NOARGS, "What it has done since setup."},
     {"get_hostname", get_hostname, METH_NOARGS,
      "get_hostname()\n\n\"host:port\" under which this client's segment is known."},
     {"_is_ready", is_ready, METH_NOARGS, "Whether it is set up and not closed."},

@@ -34,7 +34,12 @@ yb_py_offsets(struct yb_py_call *call, PyObject *object, const struct yb_compat_
     return offsets != NULL;
 }
 
-YB_PY_DEFINE(batch_get_session_start, 1, false, "keys")
+/* A code of each key. */
+typedef void codes_fn(struct yb_compat_store *store, const yb_compat_key *keys, uint32_t count,
+                      int32_t *codes_out);
+
+static PyObject *
+codes_of_keys(PyObject *self, struct yb_py_call *call, PyObject *const *argument, codes_fn *run)
 {
     struct yb_compat_store *store = yb_py_store_of(self);
     yb_compat_key *keys;
@@ -52,9 +57,14 @@ YB_PY_DEFINE(batch_get_session_start, 1, false, "keys")
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    yb_compat_store_get_session_start(store, keys, count, codes);
+    run(store, keys, count, codes);
     Py_END_ALLOW_THREADS;
     return yb_py_codes(codes, count);
+}
+
+YB_PY_DEFINE(batch_get_session_start, 1, false, "keys")
+{
+    return codes_of_keys(self, call, argument, yb_compat_store_get_session_start);
 }
 
 YB_PY_DEFINE(batch_get_session_end, 1, false, "keys")
@@ -155,41 +165,14 @@ YB_PY_DEFINE(batch_put_session_start, 2, false, "keys", "sizes", "config")
     return yb_py_codes(codes, count);
 }
 
-typedef void ends_fn(struct yb_compat_store *store, const yb_compat_key *keys, uint32_t count,
-                     int32_t *codes_out);
-
-static PyObject *
-session_end(PyObject *self, struct yb_py_call *call, PyObject *const *argument, ends_fn *end)
-{
-    struct yb_compat_store *store = yb_py_store_of(self);
-    yb_compat_key *keys;
-    uint32_t count;
-    int32_t *codes;
-
-    if (store == NULL || !yb_py_keys(call, argument[0], &keys, &count)) {
-        return NULL;
-    }
-    if (!yb_py_store_ready(self)) {
-        return nothing_yet();
-    }
-    codes = yb_py_room(call, count, sizeof(*codes));
-    if (codes == NULL) {
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS;
-    end(store, keys, count, codes);
-    Py_END_ALLOW_THREADS;
-    return yb_py_codes(codes, count);
-}
-
 YB_PY_DEFINE(batch_put_session_end, 1, false, "keys")
 {
-    return session_end(self, call, argument, yb_compat_store_put_session_end);
+    return codes_of_keys(self, call, argument, yb_compat_store_put_session_end);
 }
 
 YB_PY_DEFINE(batch_put_session_revoke, 1, false, "keys")
 {
-    return session_end(self, call, argument, yb_compat_store_put_session_revoke);
+    return codes_of_keys(self, call, argument, yb_compat_store_put_session_revoke);
 }
 
 /* ---- get_into_ranges ------------------------------------------------------------------------ */

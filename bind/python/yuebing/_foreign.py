@@ -9,7 +9,8 @@ import os
 import re
 
 _OURS = frozenset("""
-    __init__.py __init__.pyi __pycache__ _ours _parallel.py _tensors.py async_store.py async_store.pyi
+    __init__.py __init__.pyi __pycache__ _http.py _ours _parallel.py _tensors.py async_store.py
+    async_store.pyi shared_segment.py shared_segment.pyi
     buffer_pool.py buffer_pool.pyi engine.py engine.pyi mooncake_config.py mooncake_config.pyi
     py.typed store.py store.pyi
 """.split())
