@@ -488,7 +488,7 @@ test_object__a_folder_that_cannot_be_used_is_refused_with_the_remedy(void **stat
 /* ---- a walk ---------------------------------------------------------------------------------- */
 
 #define WALK_BLOCKS 40u
-#define WALK_STEPS  600u
+#define WALK_STEPS  250u
 
 struct walk {
     uint64_t grant[WALK_BLOCKS]; /* 0: not there. */
@@ -508,8 +508,8 @@ walk_step(struct object_ground *ground, struct walk *walk, uint64_t *seed)
     case 0:
         ground_stop(ground);
         ground_start(ground);
-        if (unit_random(seed) % 2 == 0) {
-            ground_recover(ground);
+        if (unit_random(seed) % 2 == 0 || ground->options.layout == YB_OBJECT_LAYOUT_PACKED) {
+            ground_recover(ground); /* Names do not tell what is in a pack. */
         }
         break;
     case 1:
@@ -545,29 +545,143 @@ walk_step(struct object_ground *ground, struct walk *walk, uint64_t *seed)
 }
 
 static void
-test_object__a_walk_agrees_with_a_model(void **state)
+walk(enum yb_object_layout layout)
 {
     uint64_t seed = unit_seed("object walk");
     uint32_t steps = unit_long() ? 20 * WALK_STEPS : WALK_STEPS;
     struct object_ground ground;
-    struct walk walk = {.next_grant = 100};
+    struct walk model = {.next_grant = 100};
     struct yb_tier_info info;
     uint64_t live = 0, blocks = 0;
 
     ground_init(&ground);
+    ground.options.layout = layout;
+    ground.options.pack_wait_ns = 1;
+    ground.options.pack_block_max = 100000;
     ground_start(&ground);
     for (uint32_t i = 0; i < steps; i++) {
-        walk_step(&ground, &walk, &seed);
+        walk_step(&ground, &model, &seed);
     }
     ground_recover(&ground);
     for (uint32_t i = 0; i < WALK_BLOCKS; i++) {
-        live += walk.grant[i] != 0 ? walk.size[i] : 0;
-        blocks += walk.grant[i] != 0;
+        live += model.grant[i] != 0 ? model.size[i] : 0;
+        blocks += model.grant[i] != 0;
     }
     yb_tier_info(ground.tier, &info);
     assert_int_equal(info.live, live);
     assert_int_equal(info.blocks, blocks);
     assert_int_equal(info.storing_bytes, 0);
+    ground_fini(&ground);
+}
+
+static void
+test_object__a_walk_agrees_with_a_model(void **state)
+{
+    walk(YB_OBJECT_LAYOUT_BLOCK);
+    (void)state;
+}
+
+static void
+test_object__a_walk_over_packs_agrees_with_the_model(void **state)
+{
+    walk(YB_OBJECT_LAYOUT_PACKED);
+    (void)state;
+}
+
+/* ---- packs ----------------------------------------------------------------------------------- */
+
+#define PACKED 200u
+
+static void
+store_many(struct object_ground *ground, uint64_t size)
+{
+    struct object_block *blocks = calloc(PACKED, sizeof(*blocks));
+
+    assert_non_null(blocks);
+    for (uint32_t i = 0; i < PACKED; i++) {
+        block_init(&blocks[i], i, 5, size);
+        block_submit(ground, &blocks[i]);
+    }
+    for (uint32_t i = 0; i < PACKED; i++) {
+        ground_turn(ground, &blocks[i].ended);
+        assert_int_equal(blocks[i].status, YB_OK);
+        block_fini(&blocks[i]);
+    }
+    free(blocks);
+}
+
+static void
+load_many(struct object_ground *ground, uint64_t size)
+{
+    struct object_reading *readings = calloc(PACKED, sizeof(*readings));
+    uint8_t *bytes = malloc(size);
+
+    assert_non_null(readings);
+    assert_non_null(bytes);
+    for (uint32_t i = 0; i < PACKED; i++) {
+        reading_init(&readings[i], i, 0, 0, size);
+        reading_submit(ground, &readings[i]);
+    }
+    for (uint32_t i = 0; i < PACKED; i++) {
+        ground_turn(ground, &readings[i].ended);
+        assert_int_equal(readings[i].status, YB_OK);
+        ground_fill(bytes, size, i, 5);
+        assert_memory_equal(readings[i].bytes, bytes, size);
+        reading_fini(&readings[i]);
+    }
+    free(bytes);
+    free(readings);
+}
+
+static void
+test_object__small_blocks_share_an_object_and_its_requests(void **state)
+{
+    struct object_ground ground;
+    struct yb_object_stats stats;
+
+    ground_init(&ground);
+    ground.options.layout = YB_OBJECT_LAYOUT_PACKED;
+    ground_start(&ground);
+    ground_recover(&ground);
+    store_many(&ground, 4096);
+    load_many(&ground, 4096);
+    stats = yb_object_stats(ground.tier);
+    assert_in_range(stats.requests[YB_OBJECT_PUT], 1, 2);
+    assert_in_range(stats.requests[YB_OBJECT_GET], 1, PACKED / 20);
+    assert_int_equal(block_load_range(&ground, 7, 5, 100, 2000), YB_OK);
+    ground_stop(&ground);
+    ground_start(&ground);
+    ground_recover(&ground);
+    assert_int_equal(ground.found_count, PACKED);
+    load_many(&ground, 4096);
+    ground_fini(&ground);
+    (void)state;
+}
+
+static void
+test_object__a_kill_in_a_pack_holds_and_an_empty_pack_goes(void **state)
+{
+    struct object_ground ground;
+    struct yb_tier_info info;
+
+    ground_init(&ground);
+    ground.options.layout = YB_OBJECT_LAYOUT_PACKED;
+    ground_start(&ground);
+    store_many(&ground, 1000);
+    for (uint32_t i = 0; i < PACKED - 1; i++) {
+        assert_int_equal(block_kill(&ground, i, 5), YB_OK);
+    }
+    ground_stop(&ground);
+    ground_start(&ground);
+    ground_recover(&ground);
+    assert_int_equal(ground.found_count, 1);
+    assert_int_equal(block_load(&ground, 3, 0, 1000), YB_NOT_FOUND);
+    assert_int_equal(block_load(&ground, PACKED - 1, 0, 1000), YB_OK);
+    assert_int_equal(block_kill(&ground, PACKED - 1, 5), YB_OK);
+    do {
+        yb_loop_turn(ground.loop, 100 * YB_NS_PER_MS);
+        yb_tier_info(ground.tier, &info);
+    } while (info.used > 0);
     ground_fini(&ground);
     (void)state;
 }
@@ -592,6 +706,9 @@ main(void)
         cmocka_unit_test(test_object__an_object_of_a_wrong_length_is_not_claimed),
         cmocka_unit_test(test_object__a_folder_that_cannot_be_used_is_refused_with_the_remedy),
         cmocka_unit_test(test_object__a_walk_agrees_with_a_model),
+        cmocka_unit_test(test_object__a_walk_over_packs_agrees_with_the_model),
+        cmocka_unit_test(test_object__small_blocks_share_an_object_and_its_requests),
+        cmocka_unit_test(test_object__a_kill_in_a_pack_holds_and_an_empty_pack_goes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

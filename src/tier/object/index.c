@@ -257,6 +257,16 @@ yb_object_index_space_at(struct yb_object_index *index, uint32_t space)
     return &index->spaces[space];
 }
 
+void
+yb_object_index_space_name(struct yb_object_index *index, uint32_t space,
+                           struct yb_object_name *name_out)
+{
+    const struct yb_object_space *at = yb_object_index_space_at(index, space);
+
+    *name_out = (struct yb_object_name){.flush = at->flush};
+    memcpy(name_out->tenant, at->tenant, sizeof(name_out->tenant));
+}
+
 uint32_t
 yb_object_index_spaces(const struct yb_object_index *index)
 {

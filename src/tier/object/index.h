@@ -85,6 +85,9 @@ YB_CHECKED enum yb_status yb_object_index_flush(struct yb_object_index *index, c
 uint64_t yb_object_index_floor(const struct yb_object_index *index, const char *tenant);
 
 struct yb_object_space *yb_object_index_space_at(struct yb_object_index *index, uint32_t space);
+/* Write tenant and flush epoch of a space to a name. */
+void yb_object_index_space_name(struct yb_object_index *index, uint32_t space,
+                                struct yb_object_name *name_out);
 uint32_t yb_object_index_spaces(const struct yb_object_index *index);
 
 /* Return the block at a place, 0 .. places - 1, or NULL if none is there: for walks in steps. */
@@ -95,6 +98,17 @@ uint32_t yb_object_index_place_of(const struct yb_object_index *index,
 
 uint32_t yb_object_index_blocks(const struct yb_object_index *index);
 uint64_t yb_object_index_bytes(const struct yb_object_index *index);
+
+/* An upload of it may still be under way somewhere: its DELETE alone is no end. */
+#define YB_OBJECT_BLOCK_DOUBT 0x1000u
+/* Of what is GONE: its object is not there any more, ... */
+#define YB_OBJECT_BLOCK_DELETED 0x1000u
+/* ... there is a kill object, ... */
+#define YB_OBJECT_BLOCK_MARKED 0x2000u
+/* ... and somebody is at it. */
+#define YB_OBJECT_BLOCK_BUSY 0x4000u
+/* GONE: its bytes are in the pack whose number is `where`. */
+#define YB_OBJECT_BLOCK_PACKED 0x8000u
 
 /* What stands in `kind` and `more`. */
 static inline uint16_t
@@ -134,19 +148,17 @@ yb_object_block_clear(struct yb_object_block *block, uint32_t bits)
 }
 
 static inline void
+yb_object_block_set_in_pack(struct yb_object_block *block, uint32_t pack)
+{
+    block->where = pack;
+    yb_object_block_set(block, YB_OBJECT_BLOCK_PACKED);
+}
+
+static inline void
 yb_object_block_set_key_bytes(struct yb_object_block *block, uint32_t key_bytes)
 {
     block->more = (uint16_t)((block->more & ~0x3ffu) | ((key_bytes - 1u) & 0x3ffu));
 }
-
-/* An upload of it may still be under way somewhere: its DELETE alone is no end. */
-#define YB_OBJECT_BLOCK_DOUBT 0x1000u
-/* Of what is GONE: its object is not there any more, ... */
-#define YB_OBJECT_BLOCK_DELETED 0x1000u
-/* ... there is a kill object, ... */
-#define YB_OBJECT_BLOCK_MARKED 0x2000u
-/* ... and somebody is at it. */
-#define YB_OBJECT_BLOCK_BUSY 0x4000u
 
 static inline uint32_t
 yb_object_block_size(const struct yb_object_block *block)

@@ -232,12 +232,14 @@ stop(struct yb_tier *tier)
 {
     struct object_tier *object = object_of(tier);
 
+    yb_object_pack_close_all(object);
     object->stopping = true;
     yb_loop_disarm(object->loop, &object->timer);
     for (uint32_t i = 0; i < object->options.operations_max + OWN_WORKS; i++) {
         struct work *work = &object->works[i];
 
-        if (work->op == NULL && work->state != WORK_FREE && work->state != WORK_ENDED) {
+        if (work->op == NULL && work->state != WORK_FREE && work->state != WORK_ENDED &&
+            work->kind != &yb_object_pack_kind) {
             yb_object_work_cancel(work); /* What is asked for is brought to its end. */
         }
     }
@@ -263,6 +265,7 @@ free_all(struct object_tier *object)
         object->backend->ops->destroy(object->backend);
     }
     yb_helper_pool_destroy(&object->pool);
+    yb_object_pack_fini(object);
     yb_object_index_destroy(&object->index);
     if (object->memory != NULL) {
         (void)munmap(object->memory, object->memory_bytes);
@@ -459,6 +462,7 @@ yb_object_create(const struct yb_object_options *options, struct yb_tier **tier_
                                     &object->index);
     status = status == YB_OK ? make_flights(object) : status;
     status = status == YB_OK ? make_works(object) : status;
+    status = status == YB_OK ? yb_object_pack_init(object) : status;
     status = status == YB_OK ? yb_helper_pool_create(object->options.threads, 2 * CONCURRENCY_MAX,
                                                      &object->pool)
                              : status;

@@ -35,11 +35,28 @@
 #define FAILURES_MAX     3u /* Works in a row: then the tier steps aside. */
 #define OWN_WORKS        64u
 #define OWN_DELETES_MAX  32u
+#define PACKS_MAX        (1u << 17)
+#define BUILDERS         4u
+#define MEMBERS_MAX      64u
+#define MEMBER_RECORD    ((size_t)2048)
+#define PACKED_SUMS      (YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES)
+#define MERGED_IOV       512u
+#define MERGED_GAP       (64u << 10)
+#define MERGED_BYTES     (16u << 20)
 
 struct object_tier;
 struct work;
+struct builder;
 
-enum work_state { WORK_FREE, WORK_IDLE, WORK_QUEUED, WORK_WAITING, WORK_FLYING, WORK_ENDED };
+enum work_state {
+    WORK_FREE,
+    WORK_IDLE,
+    WORK_QUEUED,
+    WORK_GATHERED,
+    WORK_WAITING,
+    WORK_FLYING,
+    WORK_ENDED
+};
 
 enum work_stage {
     STAGE_PUT,
@@ -55,6 +72,7 @@ enum work_stage {
     STAGE_LIST_FLUSHES,
     STAGE_LIST_KILLS,
     STAGE_LIST_BLOCKS,
+    STAGE_FOOTER, /* GET of what stands behind a pack. */
     STAGE_TRY,
 };
 
@@ -69,12 +87,29 @@ struct flight {
     struct yb_object_entry *found; /* PROBE: a few. */
     struct yb_tier_record parsed;  /* By `after`: what the record says. */
     char tenant[72];
-    uint64_t record_bytes;
     uint64_t first; /* Of a GET: of the value, from ... */
     uint64_t last;  /* ... to, in whole chunks. */
     enum yb_class traffic_class;
     uint64_t bytes;
-    struct iovec staging; /* Of a hedge. */
+    struct work *members[MEMBERS_MAX]; /* Loads of one pack that share the request. */
+    enum yb_status verdicts[MEMBERS_MAX];
+    uint32_t member_count; /* 0: it is its work's alone. */
+    struct iovec merged[MERGED_IOV];
+};
+
+/* A pack that is there. */
+struct pack {
+    uint64_t writer;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t live;
+    uint32_t space;
+    uint32_t footer_bytes;
+    uint32_t blocks; /* That are RESIDENT. */
+    bool used;
+    bool busy;           /* It is being deleted. */
+    struct work *queued; /* Loads that wait, oldest first ... */
+    struct work *latest; /* ... and the last of them. */
 };
 
 struct work {
@@ -88,18 +123,25 @@ struct work {
     struct flight *hedge;
     uint64_t deadline_ns;
     uint64_t again_ns;
-    uint32_t place;        /* Of its block. */
-    uint64_t base;         /* A load's: where its image begins in the object ... */
-    uint64_t record_bytes; /* ... and how long the record is. */
+    uint32_t place;          /* Of its block. */
+    uint32_t pack;           /* A load's; YB_OBJECT_NO_PACK: none. */
+    struct builder *builder; /* A packed store's; that of a pack that is written. */
+    struct work *sibling;    /* In a builder, or among those that wait for a pack. */
+    struct work *elder;      /* Of the latter. */
+    uint32_t at;             /* Of a packed store: where its image begins / 16. */
+    uint64_t base;           /* A load's: where its image begins in the object ... */
+    uint64_t record_bytes;   /* ... and how long the record is. */
     enum work_state state;
     enum work_stage stage;
     enum yb_status ends;
+    enum yb_status verdict; /* Of a pack's PUT that has failed. */
     uint8_t attempts;
     bool cancelled;
     bool killed;                /* A store's: what it has put must go again. */
     bool sent;                  /* An answer was lost: it may have happened. */
     bool refly;                 /* Goes on with its flight. */
     bool deletes;               /* A kill's: there is an object of its own. */
+    bool more;                  /* A listing goes on. */
     uint32_t page;              /* A sweep's: entries, ... */
     uint32_t swept;             /* ... and those that were looked at. */
     struct yb_object_name name; /* What a probe found; what a work of the tier's own is about. */
@@ -122,6 +164,12 @@ struct object_tier {
     struct yb_object_backend *backend;
     struct yb_helper_pool *pool;
     struct yb_object_index *index;
+    struct pack *packs; /* Mapped. */
+    uint32_t packs_used;
+    uint32_t empty_packs;
+    uint64_t next_pack;
+    uint64_t writer;
+    struct builder *builders;
 
     struct work *works;
     struct work *free_works;
@@ -200,6 +248,8 @@ void yb_object_work_end(struct work *work, enum yb_status status);
 void yb_object_work_fail(struct work *work, enum yb_status status);
 void yb_object_work_end_waiting(struct object_tier *object, enum yb_status status);
 void yb_object_work_fired(struct yb_timer *timer);
+/* A queued work goes with another's flight. */
+void yb_object_work_join(struct work *work);
 void yb_object_work_cancel(struct work *work);
 void yb_object_work_urge(struct work *work, enum yb_class traffic_class, uint64_t deadline_ns);
 void yb_object_pump(struct object_tier *object);
@@ -231,6 +281,47 @@ bool yb_object_delete_later(struct object_tier *object, const struct yb_object_n
 void yb_object_found(struct object_tier *object, struct yb_object_block *block,
                      const struct yb_tier_record *record);
 
+/* ---- packs (object_pack.c) ---- */
+YB_CHECKED enum yb_status yb_object_pack_init(struct object_tier *object);
+void yb_object_pack_fini(struct object_tier *object);
+/* Gather a store with others; false: there is no room for it now, so it goes alone. */
+YB_CHECKED bool yb_object_pack_add(struct work *work);
+void yb_object_pack_leave(struct work *work);
+void yb_object_pack_close_all(struct object_tier *object);
+void yb_object_pack_lost(struct object_tier *object, uint32_t pack, uint64_t bytes);
+bool yb_object_pack_holds(const struct object_tier *object, const struct yb_object_block *block);
+void yb_object_pack_deleted(struct object_tier *object, const struct yb_object_name *name,
+                            bool done);
+void yb_object_pack_sweep(struct object_tier *object);
+void yb_object_pack_name(const struct object_tier *object, uint32_t pack,
+                         struct yb_object_name *name_out);
+/* Recovery: what a footer says. CORRUPT: nothing of it. */
+YB_CHECKED enum yb_status yb_object_pack_found(struct object_tier *object,
+                                               const struct yb_object_name *name, uint64_t bytes,
+                                               const uint8_t *footer);
+bool yb_object_pack_known(const struct object_tier *object, const struct yb_object_name *name);
+uint8_t *yb_object_pack_footer_room(struct object_tier *object, uint32_t footer_bytes);
+
+/* ---- shared by loads (object_merge.c) ---- */
+void yb_object_merge_queue(struct work *work);
+void yb_object_merge_unqueue(struct work *work);
+void yb_object_merge_plan(struct work *work, struct flight *flight);
+void yb_object_merge_done(struct flight *flight, enum yb_status status);
+
+/* ---- of single loads and stores, for those that share ---- */
+enum yb_status yb_object_load_judge(const struct work *work, const uint8_t *record,
+                                    struct yb_tier_record *parsed_out, char tenant_out[72]);
+void yb_object_load_finish(struct work *work, const struct yb_tier_record *parsed,
+                           const char *tenant);
+void yb_object_load_drop(struct work *work, enum yb_status why);
+void yb_object_sum_chunks(const struct yb_tier_store *store, uint32_t *sums_out);
+/* It lies in its object, in a pack from `where` * 16 on; false: it was killed or flushed. */
+YB_CHECKED bool yb_object_store_arrived(struct work *work, uint32_t pack, uint32_t where);
+void yb_object_store_did_not(struct work *work);
+
+extern const struct work_kind yb_object_packed_kind;
+extern const struct work_kind yb_object_pack_kind;
+extern const struct work_kind yb_object_load_kind;
 extern const struct work_kind yb_object_store_kind;
 extern const struct work_kind yb_object_plain_kind; /* It ends, and that is all. */
 

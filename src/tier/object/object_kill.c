@@ -33,12 +33,19 @@ yb_object_drop(struct object_tier *object, struct yb_object_block *block)
         uint64_t bytes = yb_object_block_bytes(object, block);
 
         object->info.live -= yb_object_block_size(block);
-        object->info.used -= bytes;
+        object->info.used -= block->pack == YB_OBJECT_NO_PACK ? bytes : 0;
         object->info.blocks--;
+        if (block->pack != YB_OBJECT_NO_PACK) {
+            yb_object_pack_lost(object, block->pack, bytes);
+            yb_object_block_set_in_pack(block, block->pack);
+        }
     }
     object->gone++;
     yb_object_block_set_state(block, YB_OBJECT_BLOCK_GONE);
     yb_object_block_clear(block, YB_OBJECT_BLOCK_DELETED); /* It meant doubt until now. */
+    if ((block->more & YB_OBJECT_BLOCK_PACKED) != 0) {
+        yb_object_block_set(block, YB_OBJECT_BLOCK_DELETED); /* It has no object of its own. */
+    }
     block->pack = now_s(object);
 }
 
@@ -143,7 +150,7 @@ stop_store(struct object_tier *object, struct yb_object_block *block)
 {
     struct work *store = &object->works[block->where];
 
-    YB_ASSERT(store->kind == &yb_object_store_kind);
+    YB_ASSERT(store->kind == &yb_object_store_kind || store->kind == &yb_object_packed_kind);
     yb_object_drop(object, block);
     yb_object_block_set(block, YB_OBJECT_BLOCK_BUSY);
     store->killed = true;
@@ -190,7 +197,8 @@ yb_object_kill(struct yb_tier *tier, struct yb_tier_kill *kill)
     work->killed = storing;
     work->deletes = deletes;
     if (object->aside != YB_OK || object->stopping) {
-        yb_object_work_fail(work, YB_UNREACHABLE);
+        leave_block(work);
+        yb_object_work_end(work, YB_UNREACHABLE);
     } else {
         yb_object_work_queue(work, marks ? STAGE_MARK : STAGE_DELETE, 0);
     }
@@ -240,7 +248,7 @@ yb_object_flush(struct yb_tier *tier, struct yb_tier_flush *flush)
     if (status != YB_OK) {
         yb_object_work_end(work, YB_IO);
     } else if (object->aside != YB_OK || object->stopping) {
-        yb_object_work_fail(work, YB_UNREACHABLE);
+        yb_object_work_end(work, YB_UNREACHABLE);
     } else {
         yb_object_work_queue(work, STAGE_MARK, 0);
     }
@@ -271,6 +279,9 @@ step_delete(struct work *work, struct flight *flight, enum yb_status status)
             yb_object_block_set(block, YB_OBJECT_BLOCK_DELETED);
             block->pack = now_s(work->tier);
         }
+    }
+    if (work->name.kind == YB_OBJECT_IS_PACK) {
+        yb_object_pack_deleted(work->tier, &work->name, status == YB_OK);
     }
     work->tier->info.reclaims += status == YB_OK;
     yb_object_work_end(work, status);
@@ -404,7 +415,7 @@ look_at_gone(struct object_tier *object, struct yb_object_block *block)
     }
     if (!marked) {
         forget(object, block);
-    } else {
+    } else if (!yb_object_pack_holds(object, block)) {
         clean(object, block);
     }
 }
@@ -444,6 +455,7 @@ yb_object_sweep(struct object_tier *object)
         }
         object->flush_left -= object->flush_left < steps ? object->flush_left : steps;
     }
+    yb_object_pack_sweep(object);
     if (object->flushed && !object->recovering && !object->sweeping) {
         object->flush_left = places;
         yb_object_sweep_begin(object);

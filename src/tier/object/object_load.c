@@ -19,23 +19,22 @@ load_of(const struct work *work)
 /* ---- on a thread of the backend's ------------------------------------------------------------ */
 
 static enum yb_status
-check_record(struct flight *flight, const uint8_t **sums_out)
+check_record(const struct work *work, const uint8_t *bytes, struct yb_tier_record *parsed_out,
+             char tenant_out[72], const uint8_t **sums_out)
 {
-    const struct work *work = flight->work;
     const struct yb_tier_load *load = load_of(work);
-    struct yb_tier_record *record = &flight->parsed;
-    enum yb_status status = yb_object_record_decode(flight->record, flight->record_bytes, record,
-                                                    flight->tenant, sums_out);
+    enum yb_status status =
+        yb_object_record_decode(bytes, work->record_bytes, parsed_out, tenant_out, sums_out);
 
     if (status != YB_OK) {
         return status;
     }
-    if (!yb_id_equal(record->hash, work->name.hash) || record->grant != work->name.grant ||
-        record->size != work->name.size) {
+    if (!yb_id_equal(parsed_out->hash, load->hash) || parsed_out->grant != work->name.grant ||
+        parsed_out->size != work->name.size) {
         return YB_CORRUPT;
     }
-    if (load->key_bytes != 0 && (load->key_bytes != record->key_bytes ||
-                                 memcmp(load->key, record->key, record->key_bytes) != 0)) {
+    if (load->key_bytes != 0 && (load->key_bytes != parsed_out->key_bytes ||
+                                 memcmp(load->key, parsed_out->key, parsed_out->key_bytes) != 0)) {
         return YB_NOT_FOUND; /* Another key with the same hash. */
     }
     return YB_OK;
@@ -83,9 +82,10 @@ check_chunks(const struct flight *flight, const uint8_t *sums)
 static enum yb_status
 judge_tail(struct yb_object_request *request)
 {
+    struct flight *flight = (struct flight *)request;
     const uint8_t *sums;
 
-    return check_record((struct flight *)request, &sums);
+    return check_record(flight->work, flight->record, &flight->parsed, flight->tenant, &sums);
 }
 
 static enum yb_status
@@ -93,9 +93,36 @@ judge(struct yb_object_request *request)
 {
     struct flight *flight = (struct flight *)request;
     const uint8_t *sums = NULL;
-    enum yb_status status = check_record(flight, &sums);
+    enum yb_status status =
+        check_record(flight->work, flight->record, &flight->parsed, flight->tenant, &sums);
 
     return status == YB_OK ? check_chunks(flight, sums) : status;
+}
+
+/* The same of a load of a whole block, from the caller's memory. */
+enum yb_status
+yb_object_load_judge(const struct work *work, const uint8_t *record,
+                     struct yb_tier_record *parsed_out, char tenant_out[72])
+{
+    const struct yb_tier_load *load = load_of(work);
+    const struct yb_tier_store as_stored = {.iov = load->iov, .iov_count = load->iov_count};
+    uint32_t found[PACKED_SUMS];
+    const uint8_t *sums = NULL;
+    enum yb_status status = check_record(work, record, parsed_out, tenant_out, &sums);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    yb_object_sum_chunks(&as_stored, found);
+    for (uint32_t i = 0; i < yb_object_sum_count(parsed_out->size); i++) {
+        if (found[i] != yb_object_record_sum(sums, i)) {
+            return YB_CORRUPT;
+        }
+        if (load->sums_out != NULL) {
+            load->sums_out[i] = found[i];
+        }
+    }
+    return YB_OK;
 }
 
 /* ---- the stages ------------------------------------------------------------------------------ */
@@ -133,7 +160,18 @@ plan_get(struct work *work, struct flight *flight)
         request->bytes.gap = size - flight->last;
         request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
     }
-    flight->record_bytes = work->record_bytes;
+}
+
+static void
+name_object(struct work *work, struct yb_object_request *request)
+{
+    struct yb_object_name name = work->name;
+
+    name.kind = work->stage == STAGE_WAS_KILLED ? YB_OBJECT_IS_KILL : YB_OBJECT_IS_BLOCK;
+    if (work->pack != YB_OBJECT_NO_PACK) {
+        yb_object_pack_name(work->tier, work->pack, &name);
+    }
+    YB_ASSERT(yb_object_name_format(&name, request->name) == YB_OK);
 }
 
 static void
@@ -150,48 +188,51 @@ plan(struct work *work, struct flight *flight)
         request->entries_max = FOUND_ENTRIES;
         return;
     }
-    work->name.kind = work->stage == STAGE_WAS_KILLED ? YB_OBJECT_IS_KILL : YB_OBJECT_IS_BLOCK;
-    YB_ASSERT(yb_object_name_format(&work->name, request->name) == YB_OK);
+    name_object(work, request);
     if (work->stage == STAGE_WAS_KILLED) {
         request->verb = YB_OBJECT_HEAD;
         return;
     }
     if (work->stage == STAGE_GET) {
         plan_get(work, flight);
+        if (work->pack != YB_OBJECT_NO_PACK) {
+            yb_object_merge_plan(work, flight);
+        }
         return;
     }
     request->verb = YB_OBJECT_GET;
     request->after = judge_tail;
     request->offset = work->base + work->name.size;
     request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
-    flight->record_bytes = work->record_bytes;
 }
 
 /* What the medium does not have, or has wrong, is dropped. */
-static void
-drop(struct work *work, enum yb_status why)
+void
+yb_object_load_drop(struct work *work, enum yb_status why)
 {
     struct object_tier *object = work->tier;
     struct yb_object_block *block =
-        yb_object_index_find(object->index, work->name.hash, work->name.grant);
+        yb_object_index_find(object->index, load_of(work)->hash, work->name.grant);
 
+    why = why == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT;
     object->info.corrupt += why == YB_CORRUPT;
     if (block != NULL && yb_object_block_state_of(block) == YB_OBJECT_BLOCK_RESIDENT) {
         yb_object_drop(object, block);
-        yb_object_tell_lost(object, work->name.hash, work->name.grant, why);
+        yb_object_tell_lost(object, load_of(work)->hash, work->name.grant, why);
     }
+    yb_object_work_end(work, why);
 }
 
-static void
-finish(struct work *work, const struct flight *flight)
+void
+yb_object_load_finish(struct work *work, const struct yb_tier_record *parsed, const char *tenant)
 {
     struct yb_tier_load *load = load_of(work);
     struct yb_object_block *block =
-        yb_object_index_find(work->tier->index, work->name.hash, work->name.grant);
+        yb_object_index_find(work->tier->index, load->hash, work->name.grant);
 
-    load->record_out = flight->parsed;
-    memcpy(load->tenant_out, flight->tenant, sizeof(load->tenant_out));
-    memcpy(load->key_out, flight->parsed.key, flight->parsed.key_bytes);
+    load->record_out = *parsed;
+    memcpy(load->tenant_out, tenant, strlen(tenant) + 1);
+    memcpy(load->key_out, parsed->key, parsed->key_bytes);
     load->record_out.tenant = load->tenant_out;
     load->record_out.key = load->key_out;
     if (block != NULL && yb_object_block_state_of(block) == YB_OBJECT_BLOCK_RESIDENT) {
@@ -267,6 +308,10 @@ step_was_killed(struct work *work, struct flight *flight, enum yb_status status)
 static void
 step(struct work *work, struct flight *flight, enum yb_status status)
 {
+    if (flight->member_count > 0) {
+        yb_object_merge_done(flight, status);
+        return;
+    }
     if (work->stage == STAGE_PROBE) {
         step_probe(work, flight, status);
         return;
@@ -278,12 +323,11 @@ step(struct work *work, struct flight *flight, enum yb_status status)
     if (status == YB_OK && work->stage == STAGE_TAIL) {
         yb_object_work_go(work, STAGE_GET);
     } else if (status == YB_OK) {
-        finish(work, flight);
+        yb_object_load_finish(work, &flight->parsed, flight->tenant);
     } else if (status == YB_NOT_FOUND && flight->request.judged) {
         yb_object_work_end(work, YB_NOT_FOUND); /* The key is another one. */
     } else if (status == YB_NOT_FOUND || status == YB_CORRUPT || status == YB_VERSION) {
-        drop(work, status == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT);
-        yb_object_work_end(work, status == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT);
+        yb_object_load_drop(work, status);
     } else {
         work->stage = is_far(work) ? STAGE_TAIL : STAGE_GET;
         if (!yb_object_work_again(work, flight, status)) {
@@ -292,7 +336,7 @@ step(struct work *work, struct flight *flight, enum yb_status status)
     }
 }
 
-static const struct work_kind load_kind = {.name = "load", .plan = plan, .step = step};
+const struct work_kind yb_object_load_kind = {.name = "load", .plan = plan, .step = step};
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
@@ -343,17 +387,23 @@ yb_object_load(struct yb_tier *tier, struct yb_tier_load *load)
         work = yb_object_work_end_at_once(object, &yb_object_plain_kind, &load->op, status);
         return work == NULL ? YB_AGAIN : YB_OK;
     }
-    work = yb_object_work_start(object, &load_kind, &load->op, STAGE_PROBE, load->length);
+    work = yb_object_work_take(object, &yb_object_load_kind, &load->op);
     if (work == NULL) {
         return YB_AGAIN;
     }
     work->base = 0;
+    work->pack = YB_OBJECT_NO_PACK;
     if (probes) {
         object->stats.probes++;
+        yb_object_work_queue(work, STAGE_PROBE, load->length);
         return YB_OK;
     }
     yb_object_block_name(object, block, &work->name);
     work->record_bytes = yb_object_block_bytes(object, block) - work->name.size;
-    work->stage = is_far(work) ? STAGE_TAIL : STAGE_GET;
+    if (block->pack != YB_OBJECT_NO_PACK) {
+        work->pack = block->pack;
+        work->base = (uint64_t)block->where * YB_OBJECT_ALIGN;
+    }
+    yb_object_work_queue(work, is_far(work) ? STAGE_TAIL : STAGE_GET, load->length);
     return YB_OK;
 }

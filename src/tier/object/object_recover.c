@@ -11,13 +11,22 @@
 static void
 plan(struct work *work, struct flight *flight)
 {
+    struct object_tier *object = work->tier;
     struct yb_object_request *request = &flight->request;
     const char *prefix = work->stage == STAGE_LIST_FLUSHES ? YB_OBJECT_FLUSH_ROOT
                          : work->stage == STAGE_LIST_KILLS ? YB_OBJECT_KILL_ROOT
                                                            : "";
 
+    if (work->stage == STAGE_FOOTER) {
+        request->verb = YB_OBJECT_GET;
+        request->offset = object->entries[work->swept].size - work->name.footer_bytes;
+        request->bytes.tail = (struct iovec){
+            yb_object_pack_footer_room(object, work->name.footer_bytes), work->name.footer_bytes};
+        YB_ASSERT(yb_object_name_format(&work->name, request->name) == YB_OK);
+        return;
+    }
     request->verb = YB_OBJECT_LIST;
-    request->entries = work->tier->entries;
+    request->entries = object->entries;
     request->entries_max = LIST_ENTRIES;
     request->cursor = work->cursor;
     memcpy(request->name, prefix, strlen(prefix) + 1);
@@ -111,25 +120,34 @@ found_block(struct object_tier *object, const struct yb_object_name *name, uint6
     yb_object_found(object, block, &record);
 }
 
-static void
-take_page(struct object_tier *object, enum work_stage stage,
-          const struct yb_object_request *request)
+/* Go through the page from `swept` on; false: a pack's footer has to be read first. */
+static bool
+take_page(struct work *work)
 {
-    for (uint32_t i = 0; i < request->entry_count; i++) {
-        const struct yb_object_entry *entry = &request->entries[i];
+    struct object_tier *object = work->tier;
+
+    for (; work->swept < work->page; work->swept++) {
+        const struct yb_object_entry *entry = &object->entries[work->swept];
         struct yb_object_name name;
 
         if (!yb_object_name_parse(entry->name, &name)) {
             continue;
         }
-        if (name.kind == YB_OBJECT_IS_FLUSH && stage == STAGE_LIST_FLUSHES) {
+        if (name.kind == YB_OBJECT_IS_FLUSH && work->stage == STAGE_LIST_FLUSHES) {
             found_flush(object, &name);
-        } else if (name.kind == YB_OBJECT_IS_KILL && stage == STAGE_LIST_KILLS) {
+        } else if (name.kind == YB_OBJECT_IS_KILL && work->stage == STAGE_LIST_KILLS) {
             found_kill(object, &name);
-        } else if (name.kind == YB_OBJECT_IS_BLOCK && stage == STAGE_LIST_BLOCKS) {
+        } else if (name.kind == YB_OBJECT_IS_BLOCK && work->stage == STAGE_LIST_BLOCKS) {
             found_block(object, &name, entry->size);
+        } else if (name.kind == YB_OBJECT_IS_PACK && work->stage == STAGE_LIST_BLOCKS &&
+                   name.flush >= yb_object_index_floor(object->index, name.tenant) &&
+                   name.footer_bytes <= entry->size && !yb_object_pack_known(object, &name) &&
+                   yb_object_pack_footer_room(object, name.footer_bytes) != NULL) {
+            work->name = name;
+            return false;
         }
     }
+    return true;
 }
 
 static void
@@ -138,41 +156,6 @@ recovered(struct object_tier *object, enum yb_status status)
     object->recovering = false;
     if (object->head.events->recovered != NULL) {
         object->head.events->recovered(object->head.owner, status);
-    }
-}
-
-static void
-step(struct work *work, struct flight *flight, enum yb_status status)
-{
-    struct object_tier *object = work->tier;
-    const struct yb_object_request *request = &flight->request;
-
-    work->cursor = request->cursor;
-    if (status == YB_OK) {
-        take_page(object, work->stage, request);
-    }
-    if (object->recovery_status != YB_OK && work->stage != STAGE_LIST_BLOCKS) {
-        status = object->recovery_status; /* Not all kills are known: nothing may be found. */
-    }
-    if (status == YB_OK && request->more && !object->stopping) {
-        work->refly = true;
-    } else if (status == YB_OK && work->stage == STAGE_LIST_FLUSHES) {
-        yb_object_work_go(work, STAGE_LIST_KILLS);
-    } else if (status == YB_OK && work->stage == STAGE_LIST_KILLS) {
-        object->kills_known = true;
-        yb_object_work_go(work, STAGE_LIST_BLOCKS);
-    } else if (status == YB_OK) {
-        yb_object_work_end(work, YB_OK);
-        recovered(object, object->recovery_status);
-    } else if (!yb_object_work_again(work, flight, status)) {
-        object->begun = !yb_object_retryable(status) && object->aside == YB_OK;
-        yb_object_work_end(work, status);
-        if (object->begun) {
-            recovered(object, status); /* It will not be otherwise the next time. */
-        }
-    }
-    if (work->state == WORK_ENDED && work->cursor != NULL) {
-        object->backend->ops->end_list(object->backend, &flight->request);
     }
 }
 
@@ -188,6 +171,92 @@ failed(struct work *work)
         work->cursor = NULL;
     }
     object->begun = false;
+}
+
+/* A footer is here. One that is damaged, or gone meanwhile, is passed over. */
+static enum yb_status
+step_footer(struct work *work, enum yb_status status)
+{
+    struct object_tier *object = work->tier;
+
+    if (status == YB_OK) {
+        status = yb_object_pack_found(object, &work->name, object->entries[work->swept].size,
+                                      yb_object_pack_footer_room(object, work->name.footer_bytes));
+        object->info.corrupt += status == YB_CORRUPT;
+        object->recovery_status = status == YB_NO_SPACE ? status : object->recovery_status;
+    }
+    if (status == YB_OK || status == YB_NOT_FOUND || status == YB_CORRUPT ||
+        status == YB_NO_SPACE) {
+        work->swept++;
+        work->stage = STAGE_LIST_BLOCKS;
+        return YB_OK;
+    }
+    return status;
+}
+
+/* The listings are over, or cannot go on. */
+static void
+over(struct work *work)
+{
+    struct object_tier *object = work->tier;
+
+    failed(work); /* A stop leaves a listing in its middle. */
+    object->begun = true;
+    yb_object_work_end(work, YB_OK);
+    if (!object->stopping) {
+        recovered(object, object->recovery_status);
+    }
+}
+
+static void
+next_page(struct work *work)
+{
+    struct object_tier *object = work->tier;
+
+    if (work->more && !object->stopping) {
+        work->refly = true;
+    } else if (work->stage == STAGE_LIST_FLUSHES) {
+        yb_object_work_go(work, STAGE_LIST_KILLS);
+    } else if (work->stage == STAGE_LIST_KILLS) {
+        object->kills_known = true;
+        yb_object_work_go(work, STAGE_LIST_BLOCKS);
+    } else {
+        over(work);
+    }
+}
+
+static void
+step(struct work *work, struct flight *flight, enum yb_status status)
+{
+    struct object_tier *object = work->tier;
+    const struct yb_object_request *request = &flight->request;
+
+    if (work->stage == STAGE_FOOTER) {
+        status = step_footer(work, status);
+    } else {
+        work->cursor = request->cursor;
+        work->page = status == YB_OK ? request->entry_count : 0;
+        work->more = request->more;
+        work->swept = 0;
+    }
+    if (status == YB_OK && !take_page(work)) {
+        yb_object_work_go(work, STAGE_FOOTER);
+        return;
+    }
+    if (object->recovery_status != YB_OK && work->stage != STAGE_LIST_BLOCKS) {
+        status = object->recovery_status; /* Not all kills are known: nothing may be found. */
+    }
+    if (status == YB_OK) {
+        next_page(work);
+    } else if (!yb_object_work_again(work, flight, status)) {
+        bool hopeless = !yb_object_retryable(status) && object->aside == YB_OK;
+
+        yb_object_work_fail(work, status);
+        if (hopeless && !object->stopping) {
+            object->begun = true;
+            recovered(object, status); /* It will not be otherwise the next time. */
+        }
+    }
 }
 
 static const struct work_kind recover_kind = {

@@ -17,8 +17,8 @@ store_of(const struct work *work)
 /* ---- on a thread of the backend's ------------------------------------------------------------ */
 
 /* The sums of the chunks, wherever the pieces of the value end. */
-static void
-sum_chunks(const struct yb_tier_store *store, uint32_t *sums_out)
+void
+yb_object_sum_chunks(const struct yb_tier_store *store, uint32_t *sums_out)
 {
     uint64_t at = 0;
     uint32_t sum = 0;
@@ -49,7 +49,7 @@ make_record(struct yb_object_request *request)
     uint32_t sums[YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES];
 
     if (store->sums == NULL) {
-        sum_chunks(store, sums);
+        yb_object_sum_chunks(store, sums);
     }
     yb_object_record_encode(&store->record, store->sums == NULL ? sums : store->sums,
                             flight->record);
@@ -89,30 +89,39 @@ block_of(const struct work *work)
     return yb_object_index_at(work->tier->index, work->place);
 }
 
-/* It lies there. */
-static void
-arrived(struct work *work)
+bool
+yb_object_store_arrived(struct work *work, uint32_t pack, uint32_t where)
 {
     struct object_tier *object = work->tier;
     struct yb_object_block *block = block_of(work);
 
     if (work->killed || yb_object_index_space_at(object->index, block->space)->dead) {
-        yb_object_work_go(work, STAGE_UNDO);
-        return;
+        return false;
     }
     yb_object_block_set_state(block, YB_OBJECT_BLOCK_RESIDENT);
-    block->where = work->name.expires_unix_s;
+    block->pack = pack;
+    block->where = pack == YB_OBJECT_NO_PACK ? work->name.expires_unix_s : where;
     object->info.live += work->name.size;
-    object->info.used += yb_object_block_bytes(object, block);
+    object->info.used += pack == YB_OBJECT_NO_PACK ? yb_object_block_bytes(object, block) : 0;
     object->info.storing_bytes -= work->name.size;
     object->info.stored_bytes += work->name.size;
     object->info.blocks++;
-    yb_object_work_end(work, YB_OK);
+    return true;
+}
+
+static void
+arrived(struct work *work)
+{
+    if (yb_object_store_arrived(work, YB_OBJECT_NO_PACK, 0)) {
+        yb_object_work_end(work, YB_OK);
+    } else {
+        yb_object_work_go(work, STAGE_UNDO);
+    }
 }
 
 /* It does not; `where` and the rest of the block are nobody's any more. */
-static void
-did_not(struct work *work)
+void
+yb_object_store_did_not(struct work *work)
 {
     struct object_tier *object = work->tier;
     struct yb_object_block *block = block_of(work);
@@ -177,7 +186,7 @@ step(struct work *work, struct flight *flight, enum yb_status status)
     } else if (work->stage == STAGE_CHECK) {
         step_check(work, flight, status);
     } else if (status == YB_OK || !yb_object_work_again(work, flight, status)) {
-        did_not(work); /* What is left of it is what the kill object is for. */
+        yb_object_store_did_not(work); /* What is left of it is what the kill object is for. */
         if (!work->killed) {
             work->killed = true; /* Flushed. */
         }
@@ -186,7 +195,7 @@ step(struct work *work, struct flight *flight, enum yb_status status)
 }
 
 const struct work_kind yb_object_store_kind = {
-    .name = "store", .plan = plan, .step = step, .failed = did_not};
+    .name = "store", .plan = plan, .step = step, .failed = yb_object_store_did_not};
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
@@ -258,8 +267,7 @@ yb_object_store(struct yb_tier *tier, struct yb_tier_store *store)
     block = yb_object_index_insert(object->index, record->hash, record->grant, space);
     work = block == NULL
                ? yb_object_work_end_at_once(object, &yb_object_plain_kind, &store->op, YB_NO_SPACE)
-               : yb_object_work_start(object, &yb_object_store_kind, &store->op, STAGE_PUT,
-                                      record->size);
+               : yb_object_work_take(object, &yb_object_store_kind, &store->op);
     if (work == NULL || block == NULL) {
         if (block != NULL) {
             yb_object_index_remove(object->index, block);
@@ -273,5 +281,10 @@ yb_object_store(struct yb_tier *tier, struct yb_tier_store *store)
     block->where = (uint32_t)(work - object->works);
     yb_object_block_set_key_bytes(block, record->key_bytes);
     object->info.storing_bytes += record->size;
+    if (object->options.layout != YB_OBJECT_LAYOUT_PACKED ||
+        record->size >= object->options.pack_block_max || !yb_object_pack_add(work)) {
+        work->kind = &yb_object_store_kind;
+        yb_object_work_queue(work, STAGE_PUT, record->size);
+    }
     return YB_OK;
 }

@@ -18,6 +18,7 @@ enqueue(struct work *work)
     struct object_tier *object = work->tier;
 
     work->state = WORK_QUEUED;
+    yb_object_merge_queue(work);
     work->item.deadline_ns = work->deadline_ns;
     yb_fair_push(&object->fair[work->item.traffic_class], &work->item);
     yb_loop_arm(object->loop, &work->timer, work->deadline_ns);
@@ -29,8 +30,19 @@ dequeue(struct work *work)
 {
     if (work->state == WORK_QUEUED) {
         yb_fair_remove(&work->tier->fair[work->item.traffic_class], &work->item);
+        yb_object_merge_unqueue(work);
     }
     yb_loop_disarm(work->tier->loop, &work->timer);
+}
+
+void
+yb_object_work_join(struct work *work)
+{
+    YB_ASSERT(work->state == WORK_QUEUED);
+    dequeue(work);
+    work->state = WORK_FLYING;
+    work->flight = NULL;
+    work->refly = false;
 }
 
 struct work *
@@ -52,6 +64,9 @@ yb_object_work_take(struct object_tier *object, const struct work_kind *kind, st
     work->flight = work->hedge = NULL;
     work->deadline_ns = op == NULL ? YB_NEVER : op->deadline_ns;
     work->attempts = 0;
+    work->pack = YB_OBJECT_NO_PACK;
+    work->builder = NULL;
+    work->sibling = NULL;
     work->cancelled = work->killed = work->sent = work->refly = false;
     work->cursor = NULL;
     work->state = WORK_IDLE;
@@ -184,6 +199,7 @@ fly(struct work *work, struct flight *flight)
 
     work->state = WORK_FLYING;
     work->flight = flight;
+    flight->member_count = 0;
     work->refly = false;
     yb_loop_disarm(object->loop, &work->timer);
     request->done = yb_object_flight_done;
@@ -217,6 +233,7 @@ yb_object_pump(struct object_tier *object)
         while (may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
             struct work *work = (struct work *)yb_fair_pop(&object->fair[c]);
 
+            yb_object_merge_unqueue(work);
             fly(work, take_flight(object, work));
         }
     }
@@ -376,9 +393,11 @@ void
 yb_object_work_fail(struct work *work, enum yb_status status)
 {
     struct object_tier *object = work->tier;
+    bool nobody = status == YB_UNREACHABLE; /* There is no service at all. */
 
     status = given_up(work, status);
-    if (status == YB_UNREACHABLE && ++object->failures >= FAILURES_MAX && object->aside == YB_OK) {
+    if (status == YB_UNREACHABLE && object->aside == YB_OK &&
+        (nobody || ++object->failures >= FAILURES_MAX)) {
         yb_object_step_aside(object, status, object->last_why);
     }
     if (work->kind->failed != NULL) {
@@ -392,7 +411,7 @@ ask_back(struct work *work)
 {
     struct object_tier *object = work->tier;
 
-    if (work->flight != NULL) {
+    if (work->flight != NULL && work->flight->member_count == 0) {
         object->backend->ops->cancel(object->backend, &work->flight->request);
     }
 }
@@ -403,7 +422,9 @@ yb_object_work_fired(struct yb_timer *timer)
 {
     struct work *work = (struct work *)((uint8_t *)timer - offsetof(struct work, timer));
 
-    if (work->state == WORK_WAITING && work->again_ns < work->deadline_ns) {
+    if (work->state == WORK_GATHERED) {
+        yb_object_pack_leave(work);
+    } else if (work->state == WORK_WAITING && work->again_ns < work->deadline_ns) {
         enqueue(work);
     } else if (work->state == WORK_QUEUED || work->state == WORK_WAITING) {
         dequeue(work);
@@ -417,7 +438,9 @@ void
 yb_object_work_cancel(struct work *work)
 {
     work->cancelled = true;
-    if (work->state == WORK_QUEUED || work->state == WORK_WAITING) {
+    if (work->state == WORK_GATHERED) {
+        yb_object_pack_leave(work);
+    } else if (work->state == WORK_QUEUED || work->state == WORK_WAITING) {
         dequeue(work);
         yb_object_work_fail(work, YB_CANCELLED);
     } else if (work->state == WORK_FLYING) {
@@ -439,7 +462,7 @@ yb_object_work_urge(struct work *work, enum yb_class traffic_class, uint64_t dea
         work->item.traffic_class = traffic_class;
         yb_loop_arm(loop, &work->timer,
                     deadline_ns < work->again_ns ? deadline_ns : work->again_ns);
-    } else if (work->state == WORK_FLYING) {
+    } else if (work->state == WORK_FLYING || work->state == WORK_GATHERED) {
         yb_loop_arm(loop, &work->timer, deadline_ns);
     }
 }
@@ -453,7 +476,9 @@ yb_object_work_end_waiting(struct object_tier *object, enum yb_status status)
     for (uint32_t i = 0; i < count_all; i++) {
         struct work *work = &object->works[i];
 
-        if (work->state == WORK_QUEUED || work->state == WORK_WAITING) {
+        if (work->state == WORK_GATHERED) {
+            yb_object_pack_leave(work);
+        } else if (work->state == WORK_QUEUED || work->state == WORK_WAITING) {
             dequeue(work);
             yb_object_work_fail(work, status);
         }
