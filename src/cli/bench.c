@@ -32,6 +32,10 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"routing", "NAME", "sched: which policy decides (ready)"},
     {"outstanding", "LIST", "directory: messages under way (1,100,1000)"},
     {"keys", "N", "directory: keys in one of them (512)"},
+    {"dir", "DIR", "ssd: where to write, on the disk that is meant (the current directory)"},
+    {"io", "IO", "ssd: io_uring, threads or auto (auto)"},
+    {"mib", "N", "ssd: MiB that each row writes (1024)"},
+    {"records", "N", "ssd: records that are recovered (400000)"},
     {NULL, NULL, NULL},
 };
 
@@ -54,6 +58,10 @@ static const struct {
     {"outstanding", " directory "},
     {"keys", " directory "},
     {"batch", " store "},
+    {"dir", " ssd "},
+    {"io", " ssd "},
+    {"mib", " ssd "},
+    {"records", " ssd "},
 };
 
 #define ROUNDS_MAX    99u
@@ -336,6 +344,7 @@ static const struct {
     {"net", yb_bench_net},         {"transfer", yb_bench_transfer},
     {"classes", yb_bench_classes}, {"directory", yb_bench_directory},
     {"store", yb_bench_store},     {"sched", yb_bench_sched},
+    {"ssd", yb_bench_ssd},
 };
 
 int
@@ -360,7 +369,7 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
     }
     fprintf(cli->err,
             "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
-            "store or sched\n",
+            "store, sched or ssd\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_ssd.h -- what the disk can do under the same rules as the log: io_uring past the page cache
+ * into a file whose room was taken before, with registered memory, and a sync after every 64 MiB
+ * that overlaps the writes.
+ */
+#ifndef YB_CLI_BENCH_SSD_H
+#define YB_CLI_BENCH_SSD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct yb_bench_disk {
+    int fd;
+    uint64_t bytes;
+    uint8_t *memory; /* As much as is ever under way. */
+    size_t memory_bytes;
+};
+
+#define YB_BENCH_DISK_DEPTH_MAX 64u
+
+/* Make the file and take its room, or make it anew. False, having said why on stderr. */
+bool yb_bench_disk_open(const char *directory, uint64_t bytes, struct yb_bench_disk *disk_out);
+bool yb_bench_disk_renew(struct yb_bench_disk *disk, const char *directory);
+void yb_bench_disk_close(struct yb_bench_disk *disk, const char *directory);
+
+/* Write the whole file in order, in writes of `size`, `depth` at a time; a sync begins whenever
+ * `sync_bytes` were written (0: none), and one ends it. Return seconds; below 0: it failed. */
+double yb_bench_disk_write(struct yb_bench_disk *disk, uint64_t size, uint32_t depth,
+                           uint64_t sync_bytes);
+
+/* Read `count` times `size` bytes, at random or in order. */
+double yb_bench_disk_read(struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t count,
+                          bool in_order);
+
+#endif /* YB_CLI_BENCH_SSD_H */
