@@ -36,6 +36,9 @@ test-tsan: setup ## the suites under ThreadSanitizer
 test-device: setup-test all ## the suites of device memory, with a stand-in for its driver
 	@meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite device
 
+test-power: setup-test all ## the SSD log after 10,000 operations and every cut of the power
+	@meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite power
+
 test-python: setup-test ## the Python packages, from a wheel, with every Python that is here
 	@tools/python_test.sh all
 
@@ -83,5 +86,5 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-python \
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-power test-python \
         test-connectors wheel test-mutants fuzz bench install format lint clean help

@@ -6,7 +6,7 @@
  * leave (none of it, all, some writes, some sectors of 512 bytes) are opened as logs of their own
  * and compared with a table of what was said: what was ever reported RESIDENT is there byte for
  * byte, what a kill or flush that is done named is not, and whatever is there was once stored.
- * The short form runs some hundred operations, the long form ten thousand.
+ * The short form runs some hundred operations, the long form (`make test-power`) ten thousand.
  */
 #include "unit.h"
 
@@ -464,8 +464,9 @@ static void
 test_ssd_power__what_was_said_holds_after_every_cut(void **state)
 {
     uint64_t seed = unit_seed("ssd_power");
+    bool is_long = *(const bool *)*state;
 
-    if (unit_long()) {
+    if (is_long) {
         walk(seed, 10000, STAGE_CUTS);
     } else {
         for (uint32_t i = 0; i < 3; i++) {
@@ -475,10 +476,11 @@ test_ssd_power__what_was_said_holds_after_every_cut(void **state)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
+    bool is_long = argc > 1 && strcmp(argv[1], "long") == 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ssd_power__what_was_said_holds_after_every_cut),
+        cmocka_unit_test_prestate(test_ssd_power__what_was_said_holds_after_every_cut, &is_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,6 +308,7 @@ struct yb_ssd {
     struct yb_ssd_stored *stored_free;
     struct yb_ssd_stored *stored_head; /* In the order of `end`. */
     struct yb_ssd_stored **stored_tail;
+    uint32_t stored_count;
     uint64_t staged_end;  /* Of the stream. */
     uint64_t written_end; /* Everything before it is on the medium. */
     uint64_t durable_end; /* Everything before it is there to stay. */

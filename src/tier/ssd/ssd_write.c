@@ -277,6 +277,7 @@ staged(struct yb_ssd *ssd)
                                      .end = ssd->staged_end};
     *ssd->stored_tail = stored;
     ssd->stored_tail = &stored->next;
+    ssd->stored_count++;
     if (op == &ssd->reclaim.store) {
         stored->op = NULL;
         yb_ssd_reclaim_staged(ssd, ssd->staged_end);
@@ -285,6 +286,11 @@ staged(struct yb_ssd *ssd)
         op->op.slot = stored;
     }
     arm_sync(ssd);
+    /* Who waits for a sync uses up what stores are made of: the sync does not wait for its time. */
+    if (ssd->stored_count * 4 > ssd->options.operations_max * 3 && !ssd->sync.busy &&
+        ssd->staged_end - ssd->want_end >= ssd->options.batch_bytes) {
+        yb_ssd_write_flush(ssd);
+    }
 }
 
 /* Take the record up: where it lies, and its head. */
@@ -443,6 +449,7 @@ yb_ssd_write_synced(struct yb_ssd *ssd)
         struct yb_ssd_stored *stored = ssd->stored_head;
 
         ssd->stored_head = stored->next;
+        ssd->stored_count--;
         if (ssd->stored_head == NULL) {
             ssd->stored_tail = &ssd->stored_head;
         }
@@ -488,6 +495,7 @@ yb_ssd_write_aside(struct yb_ssd *ssd)
         ssd->stored_free = stored;
     }
     ssd->stored_tail = &ssd->stored_head;
+    ssd->stored_count = 0;
 }
 
 void
