@@ -236,8 +236,10 @@ stage_cut(const struct stage *stage, enum stage_cut cut, uint64_t *random,
     uint8_t *bytes = yb_ssd_memory_bytes(image);
     uint64_t size = yb_ssd_memory_size(stage->memory);
 
-    memset(bytes, 0, STAGE_IMAGE_BYTES);
     memcpy(bytes, device->durable, size);
+    if (yb_ssd_memory_size(image) > size) {
+        memset(bytes + size, 0, yb_ssd_memory_size(image) - size);
+    }
     yb_ssd_memory_resize(image, size);
     for (uint32_t i = 0; i < device->write_count; i++) {
         const struct stage_write *write = &device->writes[i];

@@ -469,8 +469,8 @@ test_ssd_power__what_was_said_holds_after_every_cut(void **state)
     if (is_long) {
         walk(seed, 10000, STAGE_CUTS);
     } else {
-        for (uint32_t i = 0; i < 3; i++) {
-            walk(seed + i * 7919, 250, 1);
+        for (uint32_t i = 0; i < 5; i++) {
+            walk(seed + i * 7919, 300, 2);
         }
     }
 }
