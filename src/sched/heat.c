@@ -202,18 +202,22 @@ yb_sched_heat_access(struct yb_sched_heat *heat, const uint64_t *blocks, uint32_
 
 /* ---- heat ------------------------------------------------------------------------------------ */
 
-/* Return how often `block` comes after the block of `parent`: 0 .. 1. */
+/* Return how often `block` comes next, of the times that something came after its parent: 0 ..
+ * 1. */
 static double
 share_of(const struct entry *parent, uint64_t block)
 {
     uint32_t tag = (uint32_t)(hash_of(block) >> 32);
+    double sum = 0;
+    double found = 0;
 
     for (uint32_t i = 0; i < SUCCESSORS; i++) {
-        if (parent->successors[i].tag == tag && parent->count > 0) {
-            return fmin(1, (double)parent->successors[i].weight / parent->count);
-        }
+        const struct successor *successor = &parent->successors[i];
+
+        sum += successor->weight;
+        found = successor->tag == tag ? successor->weight : found;
     }
-    return 0;
+    return sum > 0 ? found / sum : 0;
 }
 
 static double

@@ -5,7 +5,8 @@
  * place the prompt is split where loading and computing, layer by layer, end together.
  *
  * For each place there are several sources of what it does not have: the place with the longest
- * run, that of its own rack, the object store, and running prefills. Each would have to be split.
+ * run, the one that is worth most with what waits for it, that of its own rack, the object store,
+ * and running prefills. Each would have to be split.
  * So a bound is worked out first, which costs a few multiplications: the time that the place would
  * need if the longest run of all came to it over its own links, empty. Where that is not earlier
  * than what has been found, the place is passed by.
@@ -24,7 +25,7 @@ struct search {
     double near;         /* Finishes up to that many times the best are as good. */
     double best_ns;      /* The earliest finish so far. */
     double reach_tokens; /* Of the longest run of all. */
-    uint32_t far;        /* The place with the longest run that is there, nearest to being free. */
+    uint32_t far;        /* The source that is worth most. */
     uint32_t considered;
     uint32_t count; /* Of the places below, a heap: the one to give up first is at its root. */
     uint32_t places[CLOSELY];
@@ -46,15 +47,15 @@ out_backlog_ns(const struct yb_sched_view *view, uint32_t place)
                : INFINITY;
 }
 
-/* Whether `place` is a better source than `best`. */
-static bool
-is_better_source(const struct yb_sched_view *view, uint32_t place, uint32_t best)
+/* Return what a source is worth: the computing that its run saves, less what waits for its
+ * network. */
+static double
+worth_ns(const struct yb_sched_view *view, uint32_t place)
 {
-    uint32_t run = yb_sched_view_run(view, place, false);
-    uint32_t best_run = best == YB_SCHED_NONE ? 0 : yb_sched_view_run(view, best, false);
+    const struct yb_sched_cost *cost = yb_sched_view_cost(view, view->prefills[0]);
+    uint32_t tokens = yb_sched_view_tokens(view, yb_sched_view_run(view, place, false));
 
-    return run > best_run ||
-           (run == best_run && run > 0 && out_backlog_ns(view, place) < out_backlog_ns(view, best));
+    return yb_sched_prefill_ns(cost, tokens, 0) - out_backlog_ns(view, place);
 }
 
 /* Return the run that every place for prefill has: from others it wants only what is beyond. */
@@ -77,21 +78,25 @@ find_sources(struct search *search)
     const struct yb_sched_view *view = search->view;
     uint32_t common = common_run(view);
 
+    double most = -INFINITY;
+
     search->far = YB_SCHED_NONE;
     for (uint32_t i = 0; i < view->rack_count; i++) {
         view->rack_best[i] = YB_SCHED_NONE;
     }
     for (uint32_t place = 0; place < view->places_max; place++) {
-        uint32_t *in_rack;
+        uint32_t *in_rack = &view->rack_best[view->loads[place].rack];
+        double worth;
 
         if (yb_sched_view_run(view, place, false) <= common) {
             continue;
         }
-        in_rack = &view->rack_best[view->loads[place].rack];
-        if (is_better_source(view, place, search->far)) {
+        worth = worth_ns(view, place);
+        if (worth > most) {
+            most = worth;
             search->far = place;
         }
-        if (view->rack_count > 1 && is_better_source(view, place, *in_rack)) {
+        if (*in_rack == YB_SCHED_NONE || worth > worth_ns(view, *in_rack)) {
             *in_rack = place;
         }
     }
@@ -122,20 +127,20 @@ try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
     const struct yb_sched_view *view = search->view;
     const struct yb_sched_options *options = view->options;
     uint32_t run = yb_sched_view_run(view, place, !options->no_soon);
-    uint32_t near = view->rack_count > 1 ? view->rack_best[view->loads[place].rack] : search->far;
-    uint32_t far = search->far;
+    const uint32_t sources[3] = {search->far, view->rack_best[view->loads[place].rack], view->best};
 
     *plan = (struct yb_sched_plan){.finish_ns = INFINITY};
     try(search, place, YB_SCHED_NONE, 0, plan);
     if (options->fetch_none) {
         return;
     }
-    if (far != YB_SCHED_NONE && far != place && yb_sched_view_run(view, far, false) > run) {
-        try(search, place, far, yb_sched_view_run(view, far, false), plan);
-    }
-    if (near != YB_SCHED_NONE && near != place && near != far &&
-        yb_sched_view_run(view, near, false) > run) {
-        try(search, place, near, yb_sched_view_run(view, near, false), plan);
+    for (uint32_t i = 0; i < 3; i++) {
+        bool again = (i > 0 && sources[i] == sources[0]) || (i > 1 && sources[i] == sources[1]);
+
+        if (!again && sources[i] != YB_SCHED_NONE && sources[i] != place &&
+            yb_sched_view_run(view, sources[i], false) > run) {
+            try(search, place, sources[i], yb_sched_view_run(view, sources[i], false), plan);
+        }
     }
     if (view->object_blocks > run) {
         try(search, place, YB_SCHED_SHARED, view->object_blocks, plan);

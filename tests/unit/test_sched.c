@@ -137,11 +137,12 @@ test_sched__only_places_that_are_there_and_have_the_role_are_named(void **state)
             struct yb_sched_request request =
                 ground_request(&ground, (uint32_t)(unit_random(&random) % GROUND_BLOCKS));
             struct yb_sched_decision decision;
+            enum yb_status expected;
 
             switch (unit_random(&random) % 6) {
             case 0:
-                assert_int_equal(yb_sched_remove_instance(ground.sched, place),
-                                 ground.sched->loads[place].alive ? YB_OK : YB_NOT_FOUND);
+                expected = ground.sched->loads[place].alive ? YB_OK : YB_NOT_FOUND;
+                assert_int_equal(yb_sched_remove_instance(ground.sched, place), expected);
                 while (yb_sched_sweep(ground.sched, 10000)) {
                 }
                 break;

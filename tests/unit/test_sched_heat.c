@@ -122,6 +122,7 @@ test_sched_heat__a_worse_p99_keeps_a_size_from_being_taken(void **state)
         /* Smaller windows: faster, but for two in a hundred. */
         double ttft_ns = window.size >= first ? 100e6 : i % 50 == 7 ? 400e6 : 80e6;
 
+        ttft_ns = i % 100 == 3 ? 500e6 : ttft_ns; /* The longest is the same. */
         window = yb_sched_window_next(&window, ttft_ns, 80e6, 5e6);
         assert_true(window.best >= first);
     }
@@ -211,8 +212,9 @@ test_sched_heat__heat_flows_to_what_follows(void **state)
         yb_sched_heat_access(heat, often, 2, GROUND_S + 4 * HALF_LIFE);
     }
     warm = yb_sched_heat_of(heat, 3, GROUND_S + 4 * HALF_LIFE);
-    /* Itself it would be down to 27 / 16; a share of 27 / 30 of the past is what leads to it. */
-    assert_true(warm > 27.0 / 16 * log(2) - 1e-6);
+    /* Itself it is down to 27 / 16. But nine of ten times when something came after the prefix it
+     * was this, and a tenth of what flows is lost. */
+    expect_near(warm, 0.9 * 0.9 * (30 + 30.0 / 16) * log(2));
     assert_true(warm > 5 * yb_sched_heat_of(heat, 9, GROUND_S + 4 * HALF_LIFE));
     yb_sched_heat_destroy(&heat);
 }
@@ -281,13 +283,13 @@ test_sched_heat__moves_are_of_hot_blocks_that_lie_in_the_object_store_alone(void
         yb_sched_heat_access(heat, ground.blocks, 12, GROUND_S);
     }
     yb_sched_heat_access(heat, ground.blocks, 30, GROUND_S);
-    assert_int_equal(yb_sched_heat_moves(heat, ground.sched, 2, GROUND_S, moves, 10), 2);
+    assert_int_equal(yb_sched_heat_moves(heat, ground.sched, 4, GROUND_S, moves, 10), 2);
     assert_int_equal(moves[0].block, ground.blocks[10]);
     assert_int_equal(moves[0].to, 2); /* Where the block before it is. */
     assert_int_equal(moves[1].block, ground.blocks[11]);
     assert_int_equal(yb_sched_heat_moves(heat, ground.sched, 0.1, GROUND_S, moves, 10), 10);
     assert_int_equal(yb_sched_add(ground.sched, ground.blocks[10], 1, YB_SCHED_TIER_SSD), YB_OK);
-    assert_int_equal(yb_sched_heat_moves(heat, ground.sched, 2, GROUND_S, moves, 10), 1);
+    assert_int_equal(yb_sched_heat_moves(heat, ground.sched, 4, GROUND_S, moves, 10), 1);
     assert_int_equal(moves[0].to, 1);
     yb_sched_heat_destroy(&heat);
     ground_close(&ground);

@@ -10,7 +10,7 @@
 #include "sched/sets.h"
 
 #define PLACES   70u
-#define NODES    240u
+#define NODES    370u
 #define DEPTH    40u
 #define TIERS    YB_SCHED_LOCAL_TIERS
 #define PRODUCER 4u
@@ -55,7 +55,7 @@ world_open(struct world *world, const char *what)
         world->parent[i] = parent;
         world->depth[i] = parent == NODES ? 0 : world->depth[parent] + 1;
     }
-    assert_int_equal(yb_sched_index_create(PLACES, 300, 1 << 20, PRODUCER, &world->index), YB_OK);
+    assert_int_equal(yb_sched_index_create(PLACES, 384, 1 << 20, PRODUCER, &world->index), YB_OK);
 }
 
 static uint32_t
@@ -366,13 +366,17 @@ test_sched_index__a_removed_place_is_nowhere_after_the_sweep(void **state)
         yb_sched_index_remove_place(world.index, gone);
         memset(world.held[gone], 0, sizeof(world.held[gone]));
         while (left) { /* Others go on meanwhile, and move records about. */
-            uint32_t node = pick(&world, NODES);
-            uint32_t place = pick(&world, PLACES);
+            uint32_t node;
+            uint32_t place;
 
-            if (place != gone) {
-                drop_below(&world, node, place, pick(&world, TIERS));
+            for (uint32_t i = 0; i < 40; i++) {
+                node = pick(&world, NODES);
+                place = pick(&world, PLACES);
+                if (place != gone) {
+                    drop_below(&world, node, place, pick(&world, TIERS));
+                }
             }
-            left = yb_sched_index_sweep(world.index, 50);
+            left = yb_sched_index_sweep(world.index, 20);
         }
         for (uint32_t node = 0; node < NODES; node++) {
             assert_int_equal(yb_sched_index_tiers(world.index, name_of(node), gone), 0);
@@ -381,6 +385,43 @@ test_sched_index__a_removed_place_is_nowhere_after_the_sweep(void **state)
         check_match(&world, pick(&world, NODES), false);
     }
     yb_sched_index_destroy(&world.index);
+}
+
+/* Records close up while the sweep goes by: those that move back behind it are looked at, too. */
+static void
+test_sched_index__a_sweep_sees_what_moves_behind_it(void **state)
+{
+    enum { COUNT = 190 };
+    uint64_t random = unit_seed("sched_index sweep");
+
+    (void)state;
+    for (uint32_t round = 0; round < 60; round++) {
+        struct yb_sched_index *index = NULL;
+        uint64_t gone[COUNT];
+        uint64_t others[COUNT];
+        uint32_t left = COUNT;
+
+        assert_int_equal(yb_sched_index_create(2, 2 * COUNT, 1 << 16, 1, &index), YB_OK);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            gone[i] = unit_random(&random);
+            others[i] = unit_random(&random);
+            assert_int_equal(yb_sched_index_add(index, gone[i], 0, YB_SCHED_TIER_DRAM), YB_OK);
+            assert_int_equal(yb_sched_index_add(index, others[i], 1, YB_SCHED_TIER_DRAM), YB_OK);
+        }
+        yb_sched_index_remove_place(index, 0);
+        while (yb_sched_index_sweep(index, 2)) {
+            if (left > 0) {
+                left--;
+                assert_int_equal(yb_sched_index_drop(index, others[left], 1, YB_SCHED_TIER_DRAM),
+                                 YB_OK);
+            }
+        }
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_int_equal(yb_sched_index_tiers(index, gone[i], 0), 0);
+        }
+        assert_int_equal(yb_sched_index_info(index).blocks, left);
+        yb_sched_index_destroy(&index);
+    }
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
@@ -524,6 +565,7 @@ main(void)
             test_sched_index__runs_with_gaps_are_those_of_a_model_if_each_block_is_looked_at),
         cmocka_unit_test(test_sched_index__nothing_is_left_when_all_has_gone),
         cmocka_unit_test(test_sched_index__a_removed_place_is_nowhere_after_the_sweep),
+        cmocka_unit_test(test_sched_index__a_sweep_sees_what_moves_behind_it),
         cmocka_unit_test(test_sched_index__more_blocks_than_its_bound_are_refused),
         cmocka_unit_test(
             test_sched_index__holders_beyond_the_bound_are_refused_and_nothing_else_changes),

