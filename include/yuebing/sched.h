@@ -26,8 +26,7 @@
  *
  * Invariants
  *   S1  yb_sched_decide() is a function of the scheduler, the request and `now_ns`: the same
- *       arguments give the same decision, everywhere. Chance comes from a seed and the request's
- *       id.
+ *       arguments give the same decision. Chance comes from a seed and the request's id.
  *   S2  decide and commit allocate nothing. Everything has a bound, named below.
  *   S3  What is reported to a scheduler is never asserted: it is refused with a status, and nothing
  *       has changed then.
