@@ -401,6 +401,8 @@ struct held {
         struct yb_tier_op op;
         struct yb_tier_store store;
         struct yb_tier_load load;
+        struct yb_tier_kill kill;
+        struct yb_tier_flush flush;
     } any; /* First. */
     uint32_t ends;
     enum yb_status status;
@@ -462,6 +464,42 @@ test_ssd__deadlines_and_cancels_end_what_the_medium_holds(void **state)
     stage_turns(&stage, 20);
     assert_int_equal(value[0], 0xee);
     assert_int_equal(store.ends + loads[0].ends + loads[1].ends, 3);
+    stage_fini(&stage);
+}
+
+static void
+test_ssd__it_stops_before_it_has_read_anything(void **state)
+{
+    static const uint8_t key[] = "key";
+    struct held store = {.any.store = {.op = {.done = held_done, .deadline_ns = YB_NEVER},
+                                       .record = {.hash = stage_hash(1),
+                                                  .grant = 1,
+                                                  .tenant = "tenant",
+                                                  .key = key,
+                                                  .key_bytes = sizeof key}}};
+    struct held load = {
+        .any.load = {.op = {.done = held_done, .deadline_ns = YB_NEVER}, .hash = stage_hash(1)}};
+    struct held kill = {.any.kill = {.op = {.done = held_done, .deadline_ns = YB_NEVER},
+                                     .hash = stage_hash(2),
+                                     .grant = 2,
+                                     .tenant = "tenant"}};
+    struct held flush = {.any.flush = {.op = {.done = held_done, .deadline_ns = YB_NEVER},
+                                       .tenant = "another",
+                                       .flush = 2}};
+    struct stage stage;
+
+    stage_init(&stage);
+    stage_start(&stage, false);
+    assert_int_equal(yb_tier_store(stage.tier, &store.any.store), YB_OK);
+    assert_int_equal(yb_tier_load(stage.tier, &load.any.load), YB_OK);
+    assert_int_equal(yb_tier_kill(stage.tier, &kill.any.kill), YB_OK);
+    assert_int_equal(yb_tier_flush(stage.tier, &flush.any.flush), YB_OK);
+    stage_close(&stage);
+    assert_int_equal(store.status, YB_CANCELLED);
+    assert_int_equal(load.status, YB_NOT_FOUND);
+    assert_int_equal(kill.status, YB_IN_DOUBT);
+    assert_int_equal(flush.status, YB_IN_DOUBT);
+    assert_int_equal(store.ends + load.ends + kill.ends + flush.ends, 4);
     stage_fini(&stage);
 }
 
@@ -851,6 +889,7 @@ main(void)
         cmocka_unit_test(test_ssd__small_blocks_are_gathered),
         cmocka_unit_test(test_ssd__the_days_budget_is_kept),
         cmocka_unit_test(test_ssd__deadlines_and_cancels_end_what_the_medium_holds),
+        cmocka_unit_test(test_ssd__it_stops_before_it_has_read_anything),
         cmocka_unit_test(test_ssd__a_medium_that_fails_makes_it_step_aside),
         cmocka_unit_test(test_ssd__a_read_that_fails_costs_one_block),
         cmocka_unit_test(test_ssd__short_transfers_go_on),

@@ -47,6 +47,19 @@ drive(struct yb_loop *loop, int fd, const char *io, struct yb_ssd_device **devic
     return status;
 }
 
+/* The file's name must be there after a loss of power, too. */
+static bool
+sync_directory(const char *directory)
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return ok;
+}
+
 enum yb_status
 yb_ssd_device_open(struct yb_loop *loop, const char *directory, const char *io,
                    struct yb_ssd_device **device_out, char why[YB_SSD_WHY_BYTES])
@@ -75,6 +88,10 @@ yb_ssd_device_open(struct yb_loop *loop, const char *directory, const char *io,
         status = refuse(YB_BUSY, why, path,
                         "another process uses this directory; stop it, or give this node a "
                         "directory of its own");
+        goto err_close;
+    }
+    if (!sync_directory(directory)) {
+        status = refuse(YB_IO, why, directory, "look at the disk and the kernel's log");
         goto err_close;
     }
     status = drive(loop, fd, io, device_out);

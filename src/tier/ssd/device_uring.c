@@ -91,7 +91,8 @@ push(struct yb_task *task)
 
     /* For want of memory the kernel takes some later: the rest stays in the ring. */
     if (pushed < 0 || io_uring_sq_ready(&device->ring) > 0) {
-        YB_ASSERT(pushed >= 0 || pushed == -EAGAIN || pushed == -EBUSY || pushed == -EINTR);
+        YB_ASSERT(pushed >= 0 || pushed == -EAGAIN || pushed == -EBUSY || pushed == -EINTR ||
+                  pushed == -ENOMEM);
         yb_loop_defer(device->loop, &device->push);
     }
 }

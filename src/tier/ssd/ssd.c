@@ -538,6 +538,7 @@ run_task(struct yb_task *task)
         yb_ssd_sweep(ssd);
     } else if (ssd->stopping) {
         yb_ssd_write_pump(ssd);
+        yb_ssd_kill_pump(ssd);
     }
     yb_ssd_recover_pump(ssd);
     tell(ssd);

@@ -331,6 +331,15 @@ begin(struct yb_ssd *ssd, struct yb_tier_store *op, uint32_t era)
     ssd->budget -= (double)staging->total;
 }
 
+/* Whether a record is small enough. A log that exists may have smaller segments than was said. */
+static bool
+has_size(const struct yb_ssd *ssd, const struct yb_tier_record *record)
+{
+    uint64_t segment = ssd->segments == NULL ? ssd->options.segment_bytes : ssd->segment_bytes;
+
+    return (uint64_t)yb_ssd_total_units(record) * YB_SSD_UNIT_BYTES <= segment / 2;
+}
+
 /* Return the store that is staged next. NULL: there is none, or no room yet. */
 static struct yb_tier_store *
 next_store(struct yb_ssd *ssd)
@@ -340,6 +349,11 @@ next_store(struct yb_ssd *ssd)
 
     if (ssd->reclaim.step == YB_SSD_RECLAIM_STORE) {
         return &ssd->reclaim.store; /* S5: it goes first, and may use all the room there is. */
+    }
+    while (store != NULL && !has_size(ssd, &store->record)) {
+        yb_ssd_list_remove(&ssd->stores, &store->op);
+        store_end(ssd, store, YB_TOO_LARGE);
+        store = (struct yb_tier_store *)ssd->stores.head;
     }
     if (store == NULL) {
         return NULL;
@@ -553,10 +567,10 @@ may_store(struct yb_ssd *ssd, const struct yb_tier_record *record)
     if (record->size > YB_SSD_VALUE_BYTES_MAX) {
         return YB_TOO_LARGE;
     }
-    bytes = (uint64_t)yb_ssd_total_units(record) * YB_SSD_UNIT_BYTES;
-    if (bytes > ssd->segment_bytes / 2) {
+    if (!has_size(ssd, record)) {
         return YB_TOO_LARGE;
     }
+    bytes = (uint64_t)yb_ssd_total_units(record) * YB_SSD_UNIT_BYTES;
     if (ssd->stores.count >= ssd->options.operations_max) {
         return YB_AGAIN;
     }
