@@ -116,7 +116,22 @@
     C(YB_CONFIG_NODE_POLICY_BIDAW,        "bidaw")                                        \
     C(YB_CONFIG_NODE_POLICY_TRAJECTORY,   "trajectory")
 
+#define YB_CONFIG_CHOICES_node_write_policy(C)                                            \
+    C(YB_CONFIG_NODE_WRITE_POLICY_BACK,      "back")                                      \
+    C(YB_CONFIG_NODE_WRITE_POLICY_THROUGH,   "through")                                   \
+    C(YB_CONFIG_NODE_WRITE_POLICY_SELECTIVE, "selective")
+
+#define YB_CONFIG_CHOICES_node_ssd_io(C)                                                  \
+    C(YB_CONFIG_NODE_SSD_IO_AUTO,     "auto")                                             \
+    C(YB_CONFIG_NODE_SSD_IO_IO_URING, "io_uring")                                         \
+    C(YB_CONFIG_NODE_SSD_IO_THREADS,  "threads")
+
+#define YB_CONFIG_CHOICES_node_object_layout(C)                                           \
+    C(YB_CONFIG_NODE_OBJECT_LAYOUT_BLOCK,  "block")                                       \
+    C(YB_CONFIG_NODE_OBJECT_LAYOUT_PACKED, "packed")
+
 #define YB_CONFIG_CHOICES_MAP(L)                                                          \
+    L(node_write_policy) L(node_ssd_io) L(node_object_layout)                             \
     L(net_io) L(node_policy) L(auth_role) L(tls_mode) L(log_level) L(log_format)
 
 /*    section  name                  type    unit           default  low high choices alias
@@ -281,6 +296,27 @@
     X(node,    verify,               BOOL,   "",            "false",                      \
       0, 1, none, "",                                                                     \
       "sum every 64 KiB of a block, and compare before it is read")                       \
+    X(node,    data_dir,             PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "data-dir",                                            \
+      "folder in which a node keeps blocks on its disk, and who it is; empty: none")      \
+    X(node,    ssd_bytes,            BYTES,  "bytes",       "0",                          \
+      0, 64 * YB_CONFIG_TIB, none, "",                                                    \
+      "size of the log in that folder, of all nodes together; 0: 64 GiB each")            \
+    X(node,    ssd_io,               ENUM,   "",            "auto",                       \
+      0, 0, node_ssd_io, "",                                                              \
+      "how the disk is driven; auto takes io_uring where it is allowed")                  \
+    X(node,    object_store,         STRING, "url",         "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "object-store",                                      \
+      "file:FOLDER or s3://BUCKET?endpoint=URL, behind all other tiers; empty: none")     \
+    X(node,    object_layout,        ENUM,   "",            "block",                      \
+      0, 0, node_object_layout, "",                                                       \
+      "an object for each block, or small blocks gathered in objects")                    \
+    X(node,    write_policy,         ENUM,   "",            "through",                    \
+      0, 0, node_write_policy, "",                                                        \
+      "when blocks go down: when they come, with an access, or when memory is short")     \
+    X(node,    write_accesses,       U32,    "accesses",    "2",                          \
+      1, 255, none, "",                                                                   \
+      "with so many accesses a block goes down, if the write policy is selective")        \
     X(node,    rack,                 STRING, "name",        "",                           \
       0, 31, none, "rack",                                                                \
       "rack of this machine; replicas avoid sharing one")                                 \

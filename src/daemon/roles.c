@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -13,6 +15,7 @@
 #include "net/helper.h"
 #include "net/role.h"
 #include "node/host.h"
+#include "node/media.h"
 
 #define NAME_MAX_BYTES 64u
 
@@ -27,6 +30,7 @@ struct directory_role {
     /* ---- */
     _Atomic uint64_t turned_ns;
     _Atomic bool rebuilding;
+    const char *cluster_file;
 };
 
 struct yb_roles {
@@ -34,7 +38,9 @@ struct yb_roles {
     struct yb_address_list directory_address;
     struct directory_role directory;
     struct yb_node_host **nodes; /* Those that have started. */
+    struct yb_media **media;     /* Of each; NULL: it has memory alone. */
     uint32_t node_count;
+    char cluster_file[YB_CONFIG_PATH_MAX + sizeof("/cluster.json")];
 };
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -56,6 +62,10 @@ end_nodes(struct yb_roles *roles)
     for (uint32_t i = 0; i < roles->node_count; i++) {
         yb_node_host_close(&roles->nodes[i]);
     }
+    for (uint32_t i = 0; roles->media != NULL && i <= roles->node_count; i++) {
+        yb_media_close(&roles->media[i]); /* The last one's node may not have started. */
+    }
+    free(roles->media);
     free(roles->nodes);
 }
 
@@ -153,7 +163,7 @@ create_directory(struct directory_role *here, char why_out[YB_PROCESS_WHY_BYTES]
     struct yb_process *process = here->process;
     const struct yb_config *config = process->config;
     struct yb_directory_options options = {
-        .cluster_file = config->directory_cluster_file,
+        .cluster_file = here->cluster_file,
         .lease_ms = (uint32_t)config->directory_lease_ms,
         .records_max = config->directory_records,
         .writes_max = config->directory_writes,
@@ -271,6 +281,11 @@ name_node(const struct yb_roles *roles, uint32_t nodes, uint32_t index,
 static struct yb_node_options
 node_options(const struct yb_roles *roles, uint32_t nodes)
 {
+    static const char *const write_policies[] = {
+        [YB_CONFIG_NODE_WRITE_POLICY_BACK] = "back",
+        [YB_CONFIG_NODE_WRITE_POLICY_THROUGH] = "through",
+        [YB_CONFIG_NODE_WRITE_POLICY_SELECTIVE] = "selective",
+    };
     const struct yb_process *process = roles->process;
     const struct yb_config *config = process->config;
 
@@ -288,10 +303,54 @@ node_options(const struct yb_roles *roles, uint32_t nodes)
         .low_permille = config->node_low_permille,
         .ungranted_permille = config->node_ungranted_permille,
         .pinned_permille = config->node_pinned_permille,
+        .write_policy = write_policies[config->node_write_policy],
+        .write_accesses = config->node_write_accesses,
         .stats = process->stats,
         .log = process->log,
         .random = yb_net_random_system,
     };
+}
+
+/* The media of a node below its memory. One that cannot have them lives on without. */
+static void
+open_media(struct yb_roles *roles, uint32_t nodes, struct yb_node_host_options *host,
+           char why_out[YB_PROCESS_WHY_BYTES])
+{
+    static const char *const ios[] = {[YB_CONFIG_NODE_SSD_IO_AUTO] = "auto",
+                                      [YB_CONFIG_NODE_SSD_IO_IO_URING] = "io_uring",
+                                      [YB_CONFIG_NODE_SSD_IO_THREADS] = "threads"};
+    const struct yb_process *process = roles->process;
+    const struct yb_config *config = process->config;
+    struct yb_media **media = &roles->media[roles->node_count];
+    char folder[YB_CONFIG_PATH_MAX + 16];
+    struct yb_media_options options = {
+        .data_dir = config->node_data_dir,
+        .object_store = config->node_object_store,
+        .name = host->node.name,
+        .named = config->node_name[0] != '\0',
+        .ssd_bytes = config->node_ssd_bytes / nodes,
+        .ssd_io = ios[config->node_ssd_io],
+        .packed = config->node_object_layout == YB_CONFIG_NODE_OBJECT_LAYOUT_PACKED,
+        .random = yb_net_random_system,
+        .log = process->log,
+    };
+
+    if (config->node_data_dir[0] == '\0' && config->node_object_store[0] == '\0') {
+        return;
+    }
+    if (nodes > 1 && config->node_data_dir[0] != '\0') {
+        (void)mkdir(config->node_data_dir, 0700);
+        (void)snprintf(folder, sizeof(folder), "%s/%u", config->node_data_dir, roles->node_count);
+        options.data_dir = folder;
+    }
+    if (yb_media_open(&options, media, why_out, YB_PROCESS_WHY_BYTES) != YB_OK) {
+        yb_log_error(process->log, "node", "nothing is kept below memory",
+                     yb_log_str("why", why_out));
+        why_out[0] = '\0';
+        return;
+    }
+    host->node.name = yb_media_name(*media);
+    host->node.tiers = yb_media_tiers(*media, &host->node.tier_count);
 }
 
 static enum yb_status
@@ -317,7 +376,8 @@ start_nodes(struct yb_roles *roles, const struct yb_roles_options *options,
         return status;
     }
     roles->nodes = calloc(options->nodes, sizeof(struct yb_node_host *));
-    if (roles->nodes == NULL) {
+    roles->media = calloc(options->nodes + 1, sizeof(struct yb_media *));
+    if (roles->nodes == NULL || roles->media == NULL) {
         return YB_NO_MEMORY;
     }
     yb_process_net_options(process, &host.worker.loop, &host.worker.net);
@@ -326,6 +386,9 @@ start_nodes(struct yb_roles *roles, const struct yb_roles_options *options,
 
         name_node(roles, options->nodes, roles->node_count, name);
         host.node.name = name;
+        host.node.tiers = NULL;
+        host.node.tier_count = 0;
+        open_media(roles, options->nodes, &host, why_out);
         status = yb_node_host_open(&host, &roles->nodes[roles->node_count], why_out,
                                    YB_PROCESS_WHY_BYTES);
         roles->node_count += status == YB_OK ? 1 : 0;
@@ -355,6 +418,15 @@ yb_roles_start(struct yb_process *process, const struct yb_roles_options *option
         return YB_NO_MEMORY;
     }
     roles->process = process;
+    roles->directory.cluster_file = process->config->directory_cluster_file;
+    if (options->nodes > 0 && roles->directory.cluster_file[0] == '\0' &&
+        process->config->node_data_dir[0] != '\0') {
+        /* Blocks that outlive the process are worth nothing without the seed of their keys. */
+        (void)mkdir(process->config->node_data_dir, 0700);
+        (void)snprintf(roles->cluster_file, sizeof(roles->cluster_file), "%s/cluster.json",
+                       process->config->node_data_dir);
+        roles->directory.cluster_file = roles->cluster_file;
+    }
     status = options->directory ? start_directory(roles, options->directory_listen, why_out)
                                 : resolve("directory.address", options->directory_listen,
                                           YB_PORT_SERVE, &roles->directory_address, why_out);

@@ -177,7 +177,7 @@ is_empty(void *owner)
     struct yb_node_info info;
 
     yb_node_info(host->node, &info);
-    return info.blocks == 0 && info.in_flight == 0 && info.ungranted == 0;
+    return info.blocks == 0 && info.below == 0 && info.in_flight == 0 && info.ungranted == 0;
 }
 
 /* ---- what it is made of ---------------------------------------------------------------------- */

@@ -147,7 +147,8 @@ struct yb_node_info {
     uint64_t in_flight;
     uint64_t ungranted;
     uint64_t quarantined;
-    uint64_t blocks;
+    uint64_t blocks; /* In memory. */
+    uint64_t below;  /* In tiers below it. */
     uint64_t evicted;
     uint64_t gets;       /* Blocks that were asked for, ever. */
     uint64_t duplicates; /* Blocks of which other nodes are known to have copies. */

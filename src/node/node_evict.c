@@ -220,17 +220,24 @@ spare_end(struct yb_node *node)
     node->spared_group = 0;
 }
 
+/* What may be taken to make room. */
+enum take {
+    TAKE_NONE,  /* Only let blocks go down, ahead of time. */
+    TAKE_CLEAN, /* What a tier below has, or no tier will ever have. */
+    TAKE_ANY,
+};
+
 /* Find the next victim: one that no tier below has goes down there first, if there is room for its
  * store, and is passed over in favour of one that goes without loss, if not (RULES C2). NULL:
  * nothing may go. */
 static struct yb_block *
-choose(struct yb_node *node, struct yb_policy *own)
+choose(struct yb_node *node, struct yb_policy *own, enum take take)
 {
     struct yb_block *passed[PASSED_MAX];
     struct yb_block *chosen = NULL;
     uint32_t count = 0;
 
-    while (chosen == NULL) {
+    while (chosen == NULL && count < PASSED_MAX) {
         struct yb_policy_entry *entry = victim(node, own);
         struct yb_block *block = entry != NULL ? block_of_entry(entry) : NULL;
 
@@ -240,30 +247,31 @@ choose(struct yb_node *node, struct yb_policy *own)
         if (spare(node, block) || yb_node_demote(node, block)) {
             continue;
         }
-        if (count == PASSED_MAX || !yb_node_could_demote(node, block) ||
-            yb_policy_pin(yb_node_policy(node, block), entry) != YB_OK) {
+        if (take != TAKE_NONE && !yb_node_could_demote(node, block)) {
             chosen = block;
-        } else {
+        } else if (yb_policy_pin(yb_node_policy(node, block), entry) == YB_OK) {
             passed[count++] = block;
+        } else {
+            break;
         }
     }
     for (uint32_t i = 0; i < count; i++) {
         yb_policy_unpin(yb_node_policy(node, passed[i]), &passed[i]->policy.entry);
     }
-    return chosen != NULL || count == 0 ? chosen : passed[0];
+    return chosen == NULL && take == TAKE_ANY && count > 0 ? passed[0] : chosen;
 }
 
 /* Evict the next victim; `own`: of this policy alone. Returns the bytes that came back; 0: nothing
  * may go. */
 static uint64_t
-evict_next(struct yb_node *node, struct yb_policy *own)
+evict_next(struct yb_node *node, struct yb_policy *own, enum take take)
 {
     struct yb_block *block;
 
     if (yb_publisher_room(node->publisher) < 64) {
         return 0; /* Its withdrawal would not fit: wait until the directory has heard of others. */
     }
-    block = choose(node, own);
+    block = choose(node, own, take);
     return block == NULL ? 0 : evict(node, block);
 }
 
@@ -286,7 +294,7 @@ evict_bytes(struct yb_node *node, struct yb_policy *own, uint64_t bytes)
     uint64_t freed = 0;
 
     while (freed < bytes) { /* Less cannot be enough, wherever it lies. */
-        uint64_t got = evict_next(node, own);
+        uint64_t got = evict_next(node, own, TAKE_ANY);
 
         if (got == 0) {
             break;
@@ -328,7 +336,7 @@ below_mark(struct yb_node *node)
         if (yb_dram_info(node->pool).used_bytes <= most) {
             return true;
         }
-        if (evict_next(node, NULL) == 0) {
+        if (evict_next(node, NULL, TAKE_ANY) == 0) {
             return false;
         }
     }
@@ -364,7 +372,7 @@ yb_node_record(struct yb_node *node, struct yb_id hash, struct yb_block **block_
 
     /* A victim that is still being read keeps its record for a while. */
     for (uint32_t i = 0; status != YB_OK && i < YB_NODE_EVICT_STEP; i++) {
-        if (!collect(node) && evict_next(node, NULL) == 0) {
+        if (!collect(node) && evict_next(node, NULL, TAKE_ANY) == 0) {
             yb_node_count(node, YB_NODE_STAT_EVICT_VAIN, 1);
             node->refused_space_ever++;
             return YB_NO_SPACE;
@@ -395,9 +403,14 @@ yb_node_evict_tick(struct yb_node *node)
     uint64_t left;
 
     keep_to_credits(node);
+    if (node->below != NULL &&
+        yb_dram_info(node->pool).used_bytes >
+            yb_dram_info(node->pool).allocator.capacity / 1000 * node->options.low_permille) {
+        (void)choose(node, NULL, TAKE_NONE); /* So that somebody can go when memory is short. */
+    }
     left = yb_policy_marks_to_free(&node->marks, yb_dram_info(node->pool).used_bytes, 0);
     for (uint32_t i = 0; i < YB_NODE_EVICT_STEP && left > 0; i++) {
-        uint64_t freed = evict_next(node, NULL);
+        uint64_t freed = evict_next(node, NULL, TAKE_CLEAN);
 
         if (freed == 0) {
             return;

@@ -553,8 +553,30 @@ void yb_node_below_flush(struct yb_node *node, uint32_t tenant);
 enum yb_status yb_node_below_status(struct yb_node *node, uint32_t tenant,
                                     const struct yb_node_name *name);
 
-/* Return how many blocks lie below. */
+/* Return how many blocks lie below, and their bytes on all media. */
 uint64_t yb_node_below_blocks(const struct yb_node *node);
+uint64_t yb_node_below_bytes(const struct yb_node *node);
+
+/* Say what is known of a block that lies below and not in memory. Returns whether there is one. */
+bool yb_node_below_info(struct yb_node *node, uint32_t tenant, struct yb_id hash,
+                        struct yb_wire_block_info *info_out);
+
+/* Listings and removals go on behind the blocks in memory with cursors that have this bit. */
+#define YB_NODE_CURSOR_BELOW (UINT64_C(1) << 63)
+
+/* List blocks that lie below, and not in memory; the answer comes when their keys were read. */
+YB_CHECKED enum yb_status yb_node_list_below(struct yb_node *node, struct yb_request *request,
+                                             const struct yb_wire_list_question *question);
+
+/* Answer with those items whose keys match (node_look.c). */
+YB_CHECKED enum yb_status yb_node_list_reply(struct yb_node *node, struct yb_request *request,
+                                             struct yb_wire_listing *listing,
+                                             const struct yb_wire_list_question *question);
+
+/* Remove blocks of a tenant that lie below, some at a time. Returns the next cursor; 0: that was
+ * all. */
+uint64_t yb_node_remove_below(struct yb_node *node, uint32_t tenant, uint64_t cursor,
+                              uint64_t *removed_out);
 
 /* Return how many blocks of a tenant lie below and not in memory. */
 uint64_t yb_node_below_count(const struct yb_node *node, uint32_t tenant);

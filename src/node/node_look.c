@@ -154,6 +154,13 @@ yb_node_list_handle(void *service, struct yb_request *request)
     size_t key_bytes = 0, length = 0;
     enum yb_status status = begin(node, request, &body, &match);
 
+    if (status == YB_OK && (body.cursor & YB_NODE_CURSOR_BELOW) != 0) {
+        match_fini(&match);
+        status = yb_node_list_below(node, request, &body);
+        if (status == YB_OK) {
+            return;
+        }
+    }
     if (status != YB_OK) {
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
@@ -170,12 +177,46 @@ yb_node_list_handle(void *service, struct yb_request *request)
         key_bytes += block->key_bytes;
     }
     match_fini(&match);
-    listing.cursor = cursor >= yb_block_span(node->blocks) ? 0 : cursor;
+    listing.cursor = cursor < yb_block_span(node->blocks) ? cursor
+                     : yb_node_below_blocks(node) > 0     ? YB_NODE_CURSOR_BELOW
+                                                          : 0;
     listing.keys = (struct yb_wire_blob){.bytes = keys, .length = (uint32_t)key_bytes};
     if (yb_wire_listing_encode(&listing, node->scratch, YB_NODE_SCRATCH_BYTES, &length) != YB_OK) {
         YB_ASSERT(false);
     }
     yb_request_reply(request, YB_OK, node->scratch, (uint32_t)length, NULL, 0);
+}
+
+enum yb_status
+yb_node_list_reply(struct yb_node *node, struct yb_request *request,
+                   struct yb_wire_listing *listing, const struct yb_wire_list_question *question)
+{
+    struct yb_wire_list_item *items = (void *)(uintptr_t)listing->items.native;
+    uint32_t count = listing->items.count;
+    uint8_t *keys = node->keys;
+    size_t from = 0, to = 0, length = 0;
+    struct match match;
+    enum yb_status status = match_init(&match, node, request, question);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    listing->items.count = 0;
+    for (uint32_t i = 0; i < count; i++) { /* Keep those that match, in place. */
+        if (matches(&match, listing->keys.bytes + from, items[i].key_bytes)) {
+            memmove(keys + to, listing->keys.bytes + from, items[i].key_bytes);
+            items[listing->items.count++] = items[i];
+            to += items[i].key_bytes;
+        }
+        from += items[i].key_bytes;
+    }
+    match_fini(&match);
+    listing->keys = (struct yb_wire_blob){.bytes = keys, .length = (uint32_t)to};
+    if (yb_wire_listing_encode(listing, node->scratch, YB_NODE_SCRATCH_BYTES, &length) != YB_OK) {
+        YB_ASSERT(false);
+    }
+    yb_request_reply(request, YB_OK, node->scratch, (uint32_t)length, NULL, 0);
+    return YB_OK;
 }
 
 /* ---- removal of what nobody holds ------------------------------------------------------------ */
@@ -267,9 +308,23 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
+    if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0 && body.kind != 0) {
+        match_fini(&match); /* By their keys: list them, and remove each. */
+        yb_request_reply(request, YB_UNSUPPORTED, NULL, 0, NULL, 0);
+        return;
+    }
     node->requests++;
     *removal = (struct yb_node_removal){.request = request};
     node->removing = (uint16_t)(removal - node->removals + 1);
+    if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0) {
+        removal->answer.cursor =
+            yb_node_remove_below(node, match.tenant, body.cursor, &removal->answer.removed);
+        node->removing = 0;
+        match_fini(&match);
+        removal->through = yb_node_below_kills(node, &done);
+        check_removal(node, removal);
+        return;
+    }
     cursor = body.cursor;
     stop = yb_block_span(node->blocks);
     stop = stop < cursor + WALK_STEP ? stop : cursor + WALK_STEP;
@@ -286,7 +341,10 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
     }
     node->removing = 0;
     match_fini(&match);
-    removal->answer.cursor = cursor >= yb_block_span(node->blocks) ? 0 : cursor;
+    removal->answer.cursor = cursor < yb_block_span(node->blocks) ? cursor
+                             : yb_node_below_blocks(node) > 0 && body.kind == 0
+                                 ? YB_NODE_CURSOR_BELOW
+                                 : 0;
     removal->through = yb_node_below_kills(node, &done);
     check_removal(node, removal);
 }
@@ -322,6 +380,8 @@ yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out)
         .lease_left_ms = node->registered ? left_ms(until_ns, yb_node_now(node)) : 0,
         .page_bytes = info.memory.page_bytes,
         .told = node->told_ever,
+        .below = yb_node_below_blocks(node),
+        .below_bytes = yb_node_below_bytes(node),
         .slot = node->slot,
         .state = node->slot_state,
         .consistent = yb_node_check(node, why, sizeof(why)),
@@ -366,6 +426,9 @@ block_info(struct yb_node *node, uint32_t tenant, struct yb_id hash)
             .flags = block->flags,
             .tier = YB_WIRE_TIER_DRAM,
         };
+    }
+    if (yb_node_below_info(node, tenant, hash, &info)) {
+        return info;
     }
     {
         const struct yb_node_ghost *ghost =

@@ -40,8 +40,8 @@ yb_node_show_vitals(struct yb_node *node)
     atomic_store(&vitals->in_flight, bytes[YB_DRAM_IN_FLIGHT]);
     atomic_store(&vitals->ungranted, bytes[YB_DRAM_UNGRANTED]);
     atomic_store(&vitals->quarantined, bytes[YB_DRAM_QUARANTINED]);
-    atomic_store(&vitals->drained,
-                 node->slot_state == YB_WIRE_SLOT_STATE_DRAINING && node->granted_count == 0);
+    atomic_store(&vitals->drained, node->slot_state == YB_WIRE_SLOT_STATE_DRAINING &&
+                                       node->granted_count == 0 && yb_node_below_blocks(node) == 0);
     atomic_fetch_add(&vitals->use_sequence, 1);
     for (uint32_t i = 0; i < node->tenant_count && count < YB_MEMBER_USES; i++) {
         uint64_t used = yb_dram_tenant_bytes(node->pool, i);
@@ -95,6 +95,7 @@ yb_node_info(struct yb_node *node, struct yb_node_info *info_out)
         .ungranted = info.state_bytes[YB_DRAM_UNGRANTED],
         .quarantined = info.state_bytes[YB_DRAM_QUARANTINED],
         .blocks = node->granted_count,
+        .below = yb_node_below_blocks(node),
         .evicted = node->evicted_ever,
         .gets = node->gets_ever,
         .duplicates = duplicates(node),

@@ -141,6 +141,7 @@ do_role(struct play *play)
     case STEP_STALL: store_stall(role, true); break;
     case STEP_RESUME: store_stall(role, false); break;
     case STEP_FORGET: play->world->file_bytes = 0; break;
+    case STEP_DISK: yb_memory_medium_faults(role->media[0])->stalled = step->value != 0; break;
     default: store_drain(play->world, step->node - 1, true); break; /* STEP_DRAIN */
     }
 }
@@ -196,7 +197,8 @@ do_step(struct play *play)
     case STEP_STALL:
     case STEP_RESUME:
     case STEP_FORGET:
-    case STEP_DRAIN: do_role(play); break;
+    case STEP_DRAIN:
+    case STEP_DISK: do_role(play); break;
     case STEP_PART:
     case STEP_MUTE:
     case STEP_DEAF:

@@ -45,6 +45,7 @@ enum store_step_kind {
     STEP_RESUME,
     STEP_FORGET, /* The cluster file is lost. */
     STEP_DRAIN,
+    STEP_DISK, /* The node's first medium stands still (`value` 1), or goes on. */
     /* ---- the network ---- */
     STEP_PART, /* Nothing passes between the directory and the node. */
     STEP_MUTE, /* Nothing passes from the directory to the node. */

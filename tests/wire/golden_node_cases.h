@@ -420,7 +420,7 @@ recode_node_numbers(const uint8_t *bytes, size_t length, struct golden_buffer *o
 static enum yb_status
 build_node_numbers_small(struct golden_buffer *out)
 {
-    struct yb_wire_node_numbers value = {.incarnation = UINT64_C(0x30000000001), .epoch = 3, .capacity = 1048576, .used = 4096, .live = 4096, .in_flight = 0, .ungranted = 0, .quarantined = 0, .pinned = 0, .held = 0, .largest_free = 1044480, .blocks = 1, .puts = 1, .gets = 2, .hits = 1, .evicted = 0, .evicted_bytes = 0, .refused_space = 0, .lease_left_ms = 1900, .page_bytes = 4096, .told = 0, .slot = 1, .state = 1, .consistent = 1, .numa_node = UINT64_C(0xffffffff)};
+    struct yb_wire_node_numbers value = {.incarnation = UINT64_C(0x30000000001), .epoch = 3, .capacity = 1048576, .used = 4096, .live = 4096, .in_flight = 0, .ungranted = 0, .quarantined = 0, .pinned = 0, .held = 0, .largest_free = 1044480, .blocks = 1, .puts = 1, .gets = 2, .hits = 1, .evicted = 0, .evicted_bytes = 0, .refused_space = 0, .lease_left_ms = 1900, .page_bytes = 4096, .told = 0, .slot = 1, .state = 1, .consistent = 1, .numa_node = UINT64_C(0xffffffff), .below = 2, .below_bytes = 8192};
 
     return yb_wire_node_numbers_encode(&value, out->bytes, out->room, &out->length);
 }

@@ -38,7 +38,7 @@ _Static_assert(62 + 2 == YB_WIRE_FETCHED_BLOCK_BYTES, "no gap in fetched_block")
 _Static_assert(16 + 8 == YB_WIRE_LIST_QUESTION_BYTES, "no gap in list_question");
 _Static_assert(16 + 8 == YB_WIRE_LISTING_BYTES, "no gap in listing");
 _Static_assert(16 + 8 == YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES, "no gap in remove_unheld_answer");
-_Static_assert(176 + 16 == YB_WIRE_NODE_NUMBERS_BYTES, "no gap in node_numbers");
+_Static_assert(184 + 8 == YB_WIRE_NODE_NUMBERS_BYTES, "no gap in node_numbers");
 _Static_assert(4 + 4 == YB_WIRE_BLOCK_INFOS_BYTES, "no gap in block_infos");
 _Static_assert(4 + 4 == YB_WIRE_GONE_BYTES, "no gap in gone");
 
@@ -2563,15 +2563,6 @@ yb_wire_remove_unheld_answer_decode(const uint8_t *bytes, size_t length, struct 
 }
 
 static bool
-node_numbers_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 176, 16)) {
-        return yb_wire_bad(error, "node_numbers", "reserved", "reserved bytes must be zero", (uint64_t)bytes[176]);
-    }
-    return true;
-}
-
-static bool
 node_numbers_check(const struct yb_wire_node_numbers *value, struct yb_wire_error *error)
 {
     if (value->consistent > 1) {
@@ -2608,6 +2599,8 @@ yb_wire_node_numbers_load(const uint8_t *bytes, struct yb_wire_node_numbers *out
     out->state = yb_wire_get_u8(bytes + 170);
     out->consistent = yb_wire_get_u8(bytes + 171);
     out->numa_node = yb_wire_get_u32(bytes + 172);
+    out->below = yb_wire_get_u64(bytes + 176);
+    out->below_bytes = yb_wire_get_u64(bytes + 184);
 }
 
 static inline void
@@ -2638,7 +2631,8 @@ yb_wire_node_numbers_store(const struct yb_wire_node_numbers *value, uint8_t *by
     yb_wire_put_u8(bytes + 170, value->state);
     yb_wire_put_u8(bytes + 171, value->consistent);
     yb_wire_put_u32(bytes + 172, value->numa_node);
-    memset(bytes + 176, 0, 16);
+    yb_wire_put_u64(bytes + 176, value->below);
+    yb_wire_put_u64(bytes + 184, value->below_bytes);
 }
 
 static bool
@@ -2689,7 +2683,7 @@ yb_wire_node_numbers_decode(const uint8_t *bytes, size_t length, struct yb_wire_
         return YB_PROTOCOL;
     }
     yb_wire_node_numbers_load(bytes, &value);
-    if (!node_numbers_check_fixed(bytes, error) || !node_numbers_check(&value, error) || !node_numbers_take(bytes, length, &value, error)) {
+    if (!node_numbers_check(&value, error) || !node_numbers_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

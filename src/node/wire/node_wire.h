@@ -1451,7 +1451,8 @@ enum {
     YB_WIRE_NODE_NUMBERS_AT_STATE = 170,
     YB_WIRE_NODE_NUMBERS_AT_CONSISTENT = 171,
     YB_WIRE_NODE_NUMBERS_AT_NUMA_NODE = 172,
-    YB_WIRE_NODE_NUMBERS_AT_RESERVED = 176,
+    YB_WIRE_NODE_NUMBERS_AT_BELOW = 176,
+    YB_WIRE_NODE_NUMBERS_AT_BELOW_BYTES = 184,
 };
 
 struct yb_wire_node_numbers {
@@ -1480,6 +1481,8 @@ struct yb_wire_node_numbers {
     uint8_t state; /* `slot_state` of the directory's table. */
     uint8_t consistent; /* 1: every number was recomputed from the blocks and agrees. */
     uint32_t numa_node; /* Where the pool lies; all ones: not known. */
+    uint64_t below; /* Blocks in tiers below memory. */
+    uint64_t below_bytes; /* Their bytes on all media. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Goal: blocks below memory are blocks like any other: they are found, read, removed and replaced,
+ *   and what is over stays over, whatever restarts (RULES A5, A14, A15, C2, C5).
+ * Method: tables of steps (store_steps.h) in worlds whose nodes have tiers of memory that outlive
+ *   them (tier/memory/memory.h); store_judge.h looks at every moment at what they claim.
+ */
+#include "../unit/unit.h"
+
+#include "node/node_below.h"
+#include "store_judge.h"
+#include "store_steps.h"
+#include "store_world.h"
+
+#define LEASE_MS STORE_STEPS_LEASE_MS
+#define DO(world, ...) \
+    store_steps_do((world), (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}})
+
+static struct store_world *
+begin(uint32_t nodes, uint32_t tiers)
+{
+    struct store_world *world = store_steps_begin(&(struct store_options){
+        .seed = unit_seed("store_tiers"), .nodes = nodes, .clients = 2, .tiers = tiers});
+
+    store_judge_loss(world->judge);
+    return world;
+}
+
+static struct yb_memory_faults *
+faults(struct store_world *world, uint32_t node)
+{
+    return yb_memory_medium_faults(store_node(world, node)->media[0]);
+}
+
+static struct yb_node_below *
+below_of(struct store_world *world, uint32_t node)
+{
+    return store_node(world, node)->life->node->below;
+}
+
+/* ---- restarts -------------------------------------------------------------------------------- */
+
+static void
+test_tiers__a_node_comes_back_with_what_it_kept(void **state)
+{
+    for (uint32_t tiers = 1; tiers <= 2; tiers++) {
+        struct store_world *world = begin(1, tiers);
+
+        (void)state;
+        DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_PUT, .key = 2, .value = 78},
+           {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1}, {STEP_START, .node = 1},
+           {.kind = STEP_READY}, {STEP_WAIT, .ms = 200}, {STEP_GET, .key = 1, .value = 77},
+           {STEP_EXIST, .client = 1, .key = 2}, {STEP_GET, .client = 1, .key = 2, .value = 78});
+        store_steps_end(world);
+    }
+}
+
+static void
+test_tiers__everything_starts_again_and_the_blocks_are_there(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .node = 1},
+       {STEP_REPLACE, .key = 2, .value = 78, .node = 2}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_CRASH, .node = 2}, {.kind = STEP_CRASH}, {.kind = STEP_START},
+       {STEP_START, .node = 1}, {STEP_START, .node = 2}, {.kind = STEP_READY},
+       {STEP_GET, .key = 1, .value = 77}, {STEP_GET, .client = 1, .key = 2, .value = 78});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__what_was_removed_before_a_crash_is_not_back_after_it(void **state)
+{
+    struct store_world *world = begin(1, 2);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100},
+       {STEP_REMOVE, .client = 1, .key = 1}, {STEP_CRASH, .node = 1}, {STEP_START, .node = 1},
+       {.kind = STEP_READY}, {STEP_WAIT, .ms = 300}, {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND},
+       {STEP_PUT, .key = 1, .value = 79}, {STEP_GET, .client = 1, .key = 1, .value = 79});
+    store_steps_end(world);
+}
+
+/* It cannot be told: when it comes back it is refused what is over. */
+static void
+test_tiers__what_was_removed_while_a_node_was_away_is_refused(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .node = 1},
+       {STEP_PUT, .key = 2, .value = 78, .node = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_WAIT, .ms = 3 * LEASE_MS},
+       {STEP_REMOVE, .key = 1, .wanted = YB_NOT_FOUND}, {STEP_START, .node = 1},
+       {.kind = STEP_READY}, {STEP_WAIT, .ms = 200}, {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND},
+       {STEP_GET, .key = 2, .value = 78});
+    store_steps_end(world);
+}
+
+/* The removal waits for its lease, and is answered when it is dead: the drop is owed. */
+static void
+test_tiers__a_drop_that_was_not_confirmed_is_owed(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .node = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_REMOVE, .key = 1}, {STEP_START, .node = 1},
+       {.kind = STEP_READY}, {STEP_WAIT, .ms = 200}, {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__what_was_replaced_while_a_node_was_away_is_refused(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_REPLACE, .key = 1, .value = 77, .node = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_WAIT, .ms = 3 * LEASE_MS},
+       {STEP_REPLACE, .key = 1, .value = 78, .node = 2}, {STEP_REMOVE, .client = 1, .key = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200},
+       {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__a_node_that_owes_is_not_believed_by_a_directory_that_has_forgotten(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .node = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_WAIT, .ms = 3 * LEASE_MS},
+       {STEP_REMOVE, .key = 1, .wanted = YB_NOT_FOUND}, {.kind = STEP_CRASH}, {.kind = STEP_START},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200},
+       {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND}, {STEP_PUT, .key = 1, .value = 80},
+       {STEP_GET, .key = 1, .value = 80});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__flushed_blocks_stay_flushed(void **state)
+{
+    struct store_world *world = begin(1, 2);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {.kind = STEP_FLUSH},
+       {STEP_CRASH, .node = 1}, {STEP_START, .node = 1}, {.kind = STEP_READY},
+       {STEP_WAIT, .ms = 200}, {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND},
+       {STEP_PUT, .key = 1, .value = 78}, {STEP_GET, .key = 1, .value = 78});
+    store_steps_end(world);
+}
+
+/* ---- a removal and its media ----------------------------------------------------------------- */
+
+static void
+test_tiers__a_removal_is_answered_when_every_tier_has_forgotten(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100},
+       {STEP_DISK, .node = 1, .value = 1}, {STEP_REMOVE, .key = 1, .as = 1}, {STEP_WAIT, .ms = 300},
+       {STEP_OPEN, .as = 1}, {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+       {STEP_DISK, .node = 1}, {STEP_ENDED, .as = 1});
+    faults(world, 0)->kill_fail = 2; /* What fails is tried again. */
+    DO(world, {STEP_PUT, .key = 2, .value = 78}, {STEP_WAIT, .ms = 100}, {STEP_REMOVE, .key = 2});
+    assert_int_equal(faults(world, 0)->kill_fail, 0);
+    store_steps_end(world);
+}
+
+/* ---- memory is short ------------------------------------------------------------------------- */
+
+#define MANY 60u
+
+static void
+put_many(struct store_world *world)
+{
+    for (uint32_t key = 0; key < MANY; key++) {
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 5000);
+
+        store_value(op, 0, 100 + key, 4000);
+        store_submit(op);
+        assert_true(store_settle(world, 6000));
+        assert_int_equal(op->items[0].status, YB_OK);
+        store_run_ms(world, 20);
+    }
+}
+
+static void
+play_many(const char *policy)
+{
+    struct store_world *world =
+        store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                  .nodes = 1,
+                                                  .clients = 2,
+                                                  .tiers = 1,
+                                                  .pool_bytes = 96u * 1024u,
+                                                  .write_policy = policy});
+
+    put_many(world);
+    for (uint32_t key = 0; key < MANY; key++) {
+        uint64_t value = 0;
+
+        assert_int_equal(store_get(world, 1, key, &value), YB_OK);
+        assert_int_equal(value, 100 + key);
+    }
+    assert_true(below_of(world, 0)->levels[0].tier != NULL);
+    store_steps_end(world);
+}
+
+static void
+test_tiers__more_than_memory_holds_is_there_with_each_policy(void **state)
+{
+    (void)state;
+    play_many("through");
+    play_many("back");
+    play_many("selective");
+}
+
+/* C2: the disk stands still; nothing waits for it. */
+static void
+test_tiers__puts_go_on_when_the_disk_stands_still(void **state)
+{
+    struct store_world *world =
+        store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                  .nodes = 1,
+                                                  .clients = 2,
+                                                  .tiers = 1,
+                                                  .pool_bytes = 96u * 1024u});
+
+    (void)state;
+    store_judge_loss(world->judge);
+    faults(world, 0)->stalled = true;
+    put_many(world);
+    faults(world, 0)->stalled = false;
+    store_steps_end(world);
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+/* C5: many readers of one block are one load. */
+static void
+test_tiers__readers_of_one_block_share_its_load(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct yb_pool_counts loads;
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200});
+    /* One leaves: the others are served. */
+    DO(world, {STEP_DISK, .node = 1, .value = 1}, {STEP_GET, .key = 1, .value = 77, .as = 1},
+       {STEP_GET, .key = 1, .value = 77, .as = 2},
+       {STEP_GET, .client = 1, .key = 1, .value = 77, .as = 3},
+       {STEP_GET, .client = 1, .key = 1, .as = 4, .deadline_ms = 100}, {STEP_WAIT, .ms = 200},
+       {STEP_ENDED, .as = 4, .wanted = YB_TIMED_OUT}, {STEP_DISK, .node = 1}, {STEP_ENDED, .as = 1},
+       {STEP_ENDED, .as = 2}, {STEP_ENDED, .as = 3});
+    yb_pool_counts(below_of(world, 0)->loads, &loads);
+    assert_int_equal(loads.in_use_max, 1);
+    assert_int_equal(loads.in_use, 0);
+    store_steps_end(world);
+}
+
+/* The last one out cancels: nothing is left under way. */
+static void
+test_tiers__a_load_that_nobody_waits_for_ends(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200});
+    faults(world, 0)->stalled = true;
+    DO(world, {STEP_GET, .key = 1, .deadline_ms = 100, .wanted = YB_TIMED_OUT},
+       {STEP_WAIT, .ms = 100});
+    assert_null(below_of(world, 0)->loading);
+    faults(world, 0)->stalled = false;
+    DO(world, {STEP_GET, .key = 1, .value = 77});
+    store_steps_end(world);
+}
+
+/* Its record goes, and the key can be put again. */
+static void
+test_tiers__a_spoilt_block_is_gone_and_can_be_put_again(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200});
+    faults(world, 0)->load_corrupt = 1;
+    DO(world, {STEP_GONE, .key = 1}, {STEP_WAIT, .ms = 100}, {STEP_PUT, .key = 1, .value = 78},
+       {STEP_GET, .key = 1, .value = 78});
+    store_steps_end(world);
+}
+
+/* A node that drains gives away what only its disk has. */
+static void
+test_tiers__draining_moves_what_lies_below(void **state)
+{
+    struct store_world *world = begin(2, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .node = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 1}, {STEP_START, .node = 1}, {.kind = STEP_READY},
+       {STEP_WAIT, .ms = 3 * LEASE_MS}, {STEP_DRAIN, .node = 1, .value = 1},
+       {STEP_WAIT, .ms = 3000}, {STEP_CRASH, .node = 1}, {STEP_WAIT, .ms = 3 * LEASE_MS},
+       {STEP_GET, .key = 1, .value = 77}, {STEP_START, .node = 1}, {.kind = STEP_READY});
+    store_steps_end(world);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiers__a_node_comes_back_with_what_it_kept),
+        cmocka_unit_test(test_tiers__everything_starts_again_and_the_blocks_are_there),
+        cmocka_unit_test(test_tiers__what_was_removed_before_a_crash_is_not_back_after_it),
+        cmocka_unit_test(test_tiers__what_was_removed_while_a_node_was_away_is_refused),
+        cmocka_unit_test(test_tiers__a_drop_that_was_not_confirmed_is_owed),
+        cmocka_unit_test(test_tiers__what_was_replaced_while_a_node_was_away_is_refused),
+        cmocka_unit_test(
+            test_tiers__a_node_that_owes_is_not_believed_by_a_directory_that_has_forgotten),
+        cmocka_unit_test(test_tiers__flushed_blocks_stay_flushed),
+        cmocka_unit_test(test_tiers__a_removal_is_answered_when_every_tier_has_forgotten),
+        cmocka_unit_test(test_tiers__more_than_memory_holds_is_there_with_each_policy),
+        cmocka_unit_test(test_tiers__puts_go_on_when_the_disk_stands_still),
+        cmocka_unit_test(test_tiers__readers_of_one_block_share_its_load),
+        cmocka_unit_test(test_tiers__a_load_that_nobody_waits_for_ends),
+        cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),
+        cmocka_unit_test(test_tiers__draining_moves_what_lies_below),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
