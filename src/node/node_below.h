@@ -62,6 +62,7 @@ struct yb_node_join {
     struct yb_node_join *next;
     struct yb_node_loading *loading; /* NULL: it waits for nothing any more. */
     enum yb_class traffic_class;
+    uint8_t tier; /* Where the block came from, when it is done. */
     uint64_t deadline_ns;
     /* OK: `block` is GRANTED, and pinned for this join. The join is over, and may be freed. */
     void (*done)(struct yb_node_join *join, enum yb_status status, struct yb_block *block);

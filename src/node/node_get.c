@@ -152,6 +152,7 @@ get_items(struct yb_node_read *read, struct yb_request *request, const struct yb
         }
         get_item(read, &item, body->keys.bytes + at, tenant, request, &answer);
         answer.status = yb_node_waited(read->wait, i, answer.status);
+        yb_node_count_found(node, read->wait, i, answer.status);
         at += item.key_bytes;
         yb_wire_get_answer_store(&answer, out + YB_WIRE_GET_ANSWERS_BYTES +
                                               (size_t)i * YB_WIRE_GET_ANSWER_BYTES);

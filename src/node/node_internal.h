@@ -38,6 +38,9 @@
 #define YB_NODE_SPARED     4096u /* Parts of one value that do not go for another part of it. */
 #define YB_NODE_LIMITED    64u   /* Tenants with an order of eviction of their own. */
 
+/* By enum yb_wire_tier; 0 is the word "miss". */
+extern const struct yb_stats_label yb_node_label_tier;
+
 /* Counted since the node was created. */
 /* clang-format off */
 #define YB_NODE_STATS(X)                                                                           \
@@ -75,6 +78,25 @@
       "kills and flushes that a tier could not do, to be tried again")                              \
     X(BELOW_LOST,   COUNTER, COUNT, "below_lost", NULL, NULL,                                       \
       "blocks that a tier below has not any more: reclaimed, or spoilt")                            \
+    X(FOUND,        COUNTER, COUNT, "found", &yb_node_label_tier, NULL,                             \
+      "blocks that somebody wanted to read, by where they lay; miss: nowhere here")                 \
+    X(HIT_RATIO,    GAUGE,   COUNT, "hit_ratio_ppm", &yb_node_label_tier, NULL,                     \
+      "of a million blocks that were to be read since the start; all tiers and miss are a million") \
+    X(TIER_WORKS,   GAUGE,   COUNT, "tier_works", &yb_node_label_tier, NULL,                        \
+      "1: the tier takes and gives blocks; 0: it has stepped aside")                                \
+    X(TIER_BLOCKS,  GAUGE,   COUNT, "tier_blocks", &yb_node_label_tier, NULL, "blocks in a tier")   \
+    X(TIER_LIVE,    GAUGE,   BYTES, "tier_live", &yb_node_label_tier, NULL, "bytes of their values")\
+    X(TIER_USED,    GAUGE,   BYTES, "tier_used", &yb_node_label_tier, NULL,                         \
+      "bytes of its medium, with what is dead and not reclaimed")                                   \
+    X(TIER_STORED,  GAUGE,   BYTES, "tier_stored", &yb_node_label_tier, NULL,                       \
+      "bytes of values that it has taken since the start")                                          \
+    X(TIER_WRITTEN, GAUGE,   BYTES, "tier_written", &yb_node_label_tier, NULL,                      \
+      "bytes that it has written for them: by tier_stored, the write amplification")                \
+    X(TIER_READ,    GAUGE,   BYTES, "tier_read", &yb_node_label_tier, NULL, "bytes read from it")   \
+    X(TIER_RECLAIMS, GAUGE,  COUNT, "tier_reclaims", &yb_node_label_tier, NULL,                     \
+      "parts of its medium that were cleared for new blocks since the start")                       \
+    X(TIER_CORRUPT, GAUGE,   COUNT, "tier_corrupt", &yb_node_label_tier, NULL,                      \
+      "blocks that were found spoilt in it since the start")                                        \
     X(REGISTERED,   COUNTER, COUNT, "registered", NULL, NULL, "lives that a directory issued")      \
     X(LIVE,         GAUGE,   BYTES, "live", NULL, NULL, "bytes of granted blocks")                  \
     X(IN_FLIGHT,    GAUGE,   BYTES, "in_flight", NULL, NULL, "bytes being written")                 \
@@ -250,6 +272,7 @@ struct yb_node {
     uint64_t evicted_bytes_ever;
     uint64_t refused_space_ever;
     uint64_t told_ever;
+    uint64_t found_ever[YB_WIRE_TIER_OBJECT + 1]; /* By tier; 0: nowhere here. */
 };
 
 #define YB_NODE_SCRATCH_BYTES (1024u * 1024u)
@@ -590,6 +613,13 @@ bool yb_node_await_below(struct yb_node *node, struct yb_request *request,
 /* Correct the status of an item that was not found by what became of its wait (NULL: none). */
 int32_t yb_node_waited(const struct yb_node_wait *wait, uint32_t item, int32_t status);
 void yb_node_wait_end(struct yb_node_wait *wait);
+
+/* Count where an item that somebody wanted to read was found. */
+void yb_node_count_found(struct yb_node *node, const struct yb_node_wait *wait, uint32_t item,
+                         int32_t status);
+
+/* Let metrics know how the tiers stand. */
+void yb_node_below_show(struct yb_node *node);
 
 /* The same for one block that is asked for by hash and grant alone. */
 bool yb_node_await_lift(struct yb_node *node, struct yb_request *request, struct yb_id hash,

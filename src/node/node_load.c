@@ -77,6 +77,7 @@ tell_joins(struct yb_node_loading *loading, enum yb_status status, struct yb_blo
 
         loading->joins = join->next;
         join->loading = NULL;
+        join->tier = (uint8_t)loading->node->below->levels[loading->level].kind;
         if (block != NULL) {
             yb_node_pin(loading->node, block);
         }
@@ -502,6 +503,24 @@ yb_node_waited(const struct yb_node_wait *wait, uint32_t item, int32_t status)
         return status;
     }
     return wait->items[item].status;
+}
+
+void
+yb_node_count_found(struct yb_node *node, const struct yb_node_wait *wait, uint32_t item,
+                    int32_t status)
+{
+    uint32_t tier = YB_WIRE_TIER_DRAM;
+
+    if (status == YB_FENCED) {
+        return; /* It was not looked for. */
+    }
+    if (status == YB_NOT_FOUND || status == YB_STALE) {
+        tier = 0;
+    } else if (wait != NULL && wait->items[item].join.tier != 0) {
+        tier = wait->items[item].join.tier;
+    }
+    node->found_ever[tier]++;
+    yb_stats_add_at(node->shard, node->stats_first + YB_NODE_STAT_FOUND, tier, 0, 1);
 }
 
 void

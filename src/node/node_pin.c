@@ -269,6 +269,7 @@ yb_node_pin_handle(void *service, struct yb_request *request)
         node->gets_ever++;
         pin_item(node, request, &body, &item, body.keys.bytes + at, &answer);
         answer.status = yb_node_waited(wait, i, answer.status);
+        yb_node_count_found(node, wait, i, answer.status);
         at += item.key_bytes;
         yb_wire_pin_answer_store(&answer, node->scratch + YB_WIRE_PINS_BYTES +
                                               (size_t)i * YB_WIRE_PIN_ANSWER_BYTES);

@@ -19,6 +19,27 @@ show_use(struct yb_wire_tenant_use *out, const struct yb_wire_tenant_use *use)
     }
 }
 
+/* Shares of a million, which is their sum: what is left of it by rounding is among the misses. */
+static void
+show_hits(struct yb_node *node)
+{
+    uint64_t sum = 0, left = 1000000;
+
+    for (uint32_t tier = 0; tier <= YB_WIRE_TIER_OBJECT; tier++) {
+        sum += node->found_ever[tier];
+    }
+    for (uint32_t tier = YB_WIRE_TIER_OBJECT; sum > 0; tier--) {
+        uint64_t share = tier > 0 ? node->found_ever[tier] * 1000000 / sum : left;
+
+        yb_stats_set_at(node->shard, node->stats_first + YB_NODE_STAT_HIT_RATIO, tier, 0,
+                        (int64_t)share);
+        left -= share;
+        if (tier == 0) {
+            break;
+        }
+    }
+}
+
 void
 yb_node_show_vitals(struct yb_node *node)
 {
@@ -63,6 +84,8 @@ yb_node_show_vitals(struct yb_node *node)
                  (int64_t)info.allocator.capacity);
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BLOCKS,
                  (int64_t)node->granted_count);
+    show_hits(node);
+    yb_node_below_show(node);
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BELOW,
                  (int64_t)yb_node_below_blocks(node));
 }

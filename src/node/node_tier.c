@@ -408,6 +408,42 @@ yb_node_below_tick(struct yb_node *node)
     yb_node_demote_tick(node);
 }
 
+static const char *const tier_words[] = {"miss", "device", "dram", "ssd", "object"};
+const struct yb_stats_label yb_node_label_tier = {
+    .name = "tier", .words = tier_words, .count = sizeof(tier_words) / sizeof(tier_words[0])};
+
+void
+yb_node_below_show(struct yb_node *node)
+{
+    for (uint32_t i = 0; node->below != NULL && i < node->below->level_count; i++) {
+        const struct yb_node_level *level = &node->below->levels[i];
+        struct yb_tier_info info = {.live = 0};
+
+        if (level->tier != NULL) {
+            yb_tier_info(level->tier, &info);
+        }
+        const struct {
+            enum yb_node_stat stat;
+            uint64_t value;
+        } rows[] = {
+            {YB_NODE_STAT_TIER_WORKS, yb_node_level_works(level)},
+            {YB_NODE_STAT_TIER_BLOCKS, info.blocks},
+            {YB_NODE_STAT_TIER_LIVE, info.live},
+            {YB_NODE_STAT_TIER_USED, info.used},
+            {YB_NODE_STAT_TIER_STORED, info.stored_bytes},
+            {YB_NODE_STAT_TIER_WRITTEN, info.written_bytes},
+            {YB_NODE_STAT_TIER_READ, info.read_bytes},
+            {YB_NODE_STAT_TIER_RECLAIMS, info.reclaims},
+            {YB_NODE_STAT_TIER_CORRUPT, info.corrupt},
+        };
+
+        for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+            yb_stats_set_at(node->shard, node->stats_first + rows[row].stat, level->kind, 0,
+                            (int64_t)rows[row].value);
+        }
+    }
+}
+
 void
 yb_node_visit_below(struct yb_node *node,
                     void (*visit)(void *context, uint32_t tier,

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks below memory: they are there after whatever ended the process, and what was removed or
+replaced is not (RULES A14, A15)."""
+import os
+import random
+import time
+
+from store import LEASE_MS, Client, Role
+from yuebing import LONG, SLOWER, case, expect, folder, main, until
+
+ROUNDS = 100 if LONG else 5
+SIZES = (0, 1, 8, 4095, 4096, 4097, 65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1)
+
+
+def serve(*words, memory="16m"):
+    return Role("--memory", memory, "--directory-lease-ms", str(LEASE_MS), *words,
+                command="serve").begin()
+
+
+def disk(where, *words, **more):
+    return serve("--data-dir", os.path.join(where, "data"), "--node-ssd-bytes", "256m", *words,
+                 **more)
+
+
+def stored(role, count):
+    """Wait until so many blocks have gone down since it started."""
+    until(lambda: role.metric("yuebing_node_stored_total") >= count, f"{count} blocks are below")
+
+
+def known(client, keys, count):
+    until(lambda: client.exist(keys, ms=10000 * SLOWER).counted["OK"] == count, f"{keys} are known")
+
+
+@case("blocks are there after a clean stop, and after kill -9")
+def kept():
+    with folder() as where:
+        one = disk(where)
+        with Client(one.address) as a:
+            a.put("k:0-99", bytes=5000).all("OK")
+            stored(one, 100)
+        expect(one.stop() == 0, "it stops")
+        two = disk(where)
+        with Client(two.address) as a:
+            known(a, "k:0-99", 100)
+            a.get("k:0-99", bytes=5000).all("OK")
+            a.put("m:0-99", bytes=5000).all("OK")
+            stored(two, 100)
+            a.remove("k:0-49").all("OK")
+        two.kill()
+        with disk(where) as three, Client(three.address) as a:
+            known(a, "k:50-99,m:0-99", 150)
+            a.get("k:50-99,m:0-99", bytes=5000).all("OK")
+            a.exist("k:0-49").all("NOT_FOUND")
+            a.put("k:0-49", bytes=4000, version=2).all("OK")
+            a.get("k:0-49", bytes=4000, version=2).all("OK")
+
+
+@case("an object store alone gives them back, too")
+def object_store():
+    with folder() as where:
+        words = ("--object-store", "file:" + os.path.join(where, "store"), "--cluster-file",
+                 os.path.join(where, "cluster"), "--name", "n")
+        one = serve(*words)
+        with Client(one.address) as a:
+            a.put("k:0-99", bytes=5000).all("OK")
+            stored(one, 100)
+            a.remove("k:0-9").all("OK")
+        one.kill()
+        with serve(*words) as two, Client(two.address) as a:
+            known(a, "k:10-99", 90)
+            a.get("k:10-99", bytes=5000).all("OK")
+            a.exist("k:0-9").all("NOT_FOUND")
+
+
+@case("more than memory holds is there, with each policy")
+def more_than_memory():
+    for policy in ("through", "back") if not LONG else ("through", "back", "selective"):
+        with folder() as where, disk(where, "--node-write-policy", policy) as one, \
+                Client(one.address) as a:
+            for number in range(12):
+                a.put(f"k:{number * 100}-{number * 100 + 99}", bytes=40000,
+                      ms=20000 * SLOWER).all("OK")
+                if policy == "through":
+                    stored(one, 100 * (number + 1))
+                else:
+                    time.sleep(0.2)
+            found = a.get("k:0-1199", bytes=40000, ms=30000 * SLOWER).sound()
+            expect(set(found.counted) <= {"OK", "NOT_FOUND"}, f"{found.counted}")
+            least = 1200 if policy == "through" else 600
+            expect(found.counted["OK"] >= least, f"{policy}: {found.counted}")
+            expect(one.metric("yuebing_node_loaded_total") > 100, "some of them came up")
+
+
+@case("S14: every size around a limit comes back whole from the disk and from the object store")
+def sizes():
+    with folder() as where:
+        words = ("--object-store", "file:" + os.path.join(where, "store"))
+        one = disk(where, *words, memory="64m")
+        with Client(one.address) as a:
+            for size in SIZES:
+                a.put(f"s{size}:0-2", bytes=size).all("OK")
+            stored(one, 2 * 3 * len(SIZES))
+        one.kill()
+        with disk(where, *words, memory="64m") as two, Client(two.address) as a:
+            for size in SIZES:
+                known(a, f"s{size}:0-2", 3)
+                a.get(f"s{size}:0-2", bytes=size, version=1).all("OK")
+
+
+@case("kill -9 under load, again and again: nothing that was ended comes back, nothing is wrong")
+def kill_rounds():
+    seed = int(os.environ.get("YUEBING_TEST_SEED", random.randrange(1 << 30)))
+    draw = random.Random(seed)
+    print(f"# seed {seed}", flush=True)
+    with folder() as where:
+        words = ("--object-store", "file:" + os.path.join(where, "store")) if LONG else ()
+        versions = [0] * 20  # Of the keys that are replaced: the last one that was acknowledged.
+        for number in range(ROUNDS):
+            one = disk(where, *words)
+            with Client(one.address) as a, Client(one.address) as b:
+                until(lambda: a.exist("probe:0-0", ms=2000).counted["REBUILDING"] == 0, "it serves")
+                for past in range(number):
+                    found = a.exist(f"gone{past}:0-9", ms=10000 * SLOWER).sound()
+                    expect(found.counted["OK"] == 0, f"round {number}: removed ones: {found}")
+                for key, version in enumerate(versions):
+                    found = a.get(f"up:{key}-{key}", bytes=3000, version="any").sound()
+                    expect(found.items[0] != "OK" or found.versions[0] >= version,
+                           f"round {number}, key {key}: {found}, not {version}")
+                a.put(f"keep{number}:0-49", bytes=20000).all("OK")
+                a.put(f"gone{number}:0-9", bytes=20000).all("OK")
+                b.loop(0, "put", f"load{number}:0-4999", batch=20, bytes=20000)
+                time.sleep(draw.random() * 0.3)
+                a.remove(f"gone{number}:0-9").all("OK")
+                for key in range(len(versions)):
+                    a.put(f"up:{key}-{key}", bytes=3000, version=number + 1, replace=1).all("OK")
+                    versions[key] = number + 1
+                time.sleep(draw.random() * 0.2)
+                one.kill()
+                b.unloop(0)
+        with disk(where, *words) as last, Client(last.address) as a:
+            until(lambda: a.exist("probe:0-0", ms=2000).counted["REBUILDING"] == 0, "it serves")
+            for past in range(ROUNDS):
+                found = a.get(f"keep{past}:0-49,load{past}:0-99", bytes=20000,
+                              ms=30000 * SLOWER).sound()
+                expect(set(found.counted) <= {"OK", "NOT_FOUND"}, f"round {past}: {found.counted}")
+                a.exist(f"gone{past}:0-9").all("NOT_FOUND")
+
+
+@case("a folder that another process has: a clear sentence, and the node lives on without it")
+def locked():
+    with folder() as where, disk(where), serve(
+            "--data-dir", os.path.join(where, "data"), "--cluster-file",
+            os.path.join(where, "another")) as two, Client(two.address) as a:
+        expect(any("another process has" in line for line in two.log), f"{two.log}")
+        a.put("k:0-9", bytes=1000).all("OK")
+        a.get("k:0-9", bytes=1000).all("OK")
+
+
+main()
