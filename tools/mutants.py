@@ -32,6 +32,8 @@ FORMAT = re.compile(
     r"(?:(?:file: \S+\n)?" + re.sub(r"\?P<\w+>", "", CHANGE) + r")*)\Z", re.S)
 EACH = re.compile(r"(?:file: (?P<file>\S+)\n)?" + CHANGE, re.S)
 SKIPPED = 77
+WHEEL = "wheel"  # What a test of the Python packages is built as.
+PYTHON = WORK / "python"
 
 
 class Bad(Exception):
@@ -84,6 +86,12 @@ def introspect():
     for test in data["tests"]:
         targets = [f for i in test["depends"] for f in outputs[i]]
         tests[test["name"]] = (test["cmd"], test["env"], test["workdir"] or str(BUILD), targets)
+    folder = TREE / "tests" / "python"
+    for path in folder.glob("test_*.py"):
+        command = [str(PYTHON / "bin" / "python"), "-m", "pytest", "-q", "-x", "-p",
+                   "no:cacheprovider", path.name]
+        tests[f"python/{path.stem}"] = (command, {"PYTHONDONTWRITEBYTECODE": "1"}, str(folder),
+                                        WHEEL)
     return tests
 
 
@@ -111,7 +119,26 @@ def apply(changes):
     return texts
 
 
+def build_wheel():
+    """Install the copied tree's wheel in an environment of its own."""
+    python = str(PYTHON / "bin" / "python")
+    steps = [] if (PYTHON / "ready").exists() else [
+        [sys.executable, "-m", "venv", str(PYTHON)],
+        [python, "-m", "pip", "install", "-q", "pytest", "numpy"],
+        ["touch", str(PYTHON / "ready")]]
+    steps += [[str(TREE / "tools" / "wheel.sh"), "one"],
+              [python, "-m", "pip", "install", "-q", "--force-reinstall", "--no-deps",
+               "--no-index", "--find-links", str(TREE / "dist"), "yuebing"]]
+    for step in steps:
+        done = run(step, cwd=TREE)
+        if done.returncode:
+            raise Bad(f"{' '.join(step[:4])}: " + done.stdout.strip()[-400:])
+
+
 def build(targets):
+    if targets == WHEEL:
+        build_wheel()
+        return
     done = run(["ninja", "-C", str(BUILD), *targets])
     if done.returncode:
         tail = [line for line in done.stdout.splitlines() if "error" in line][:3]
@@ -165,6 +192,8 @@ def choose(options):
     paths = sorted((ROOT / "tests" / "mutants").glob("*.mutant"))
     if options.only:
         paths = [p for p in paths if re.search(options.only, p.stem)]
+    if options.sample:  # Those of the Python packages need a wheel each: not for a sample.
+        paths = [p for p in paths if not p.stem.startswith("python-")]
     if options.sample and options.sample < len(paths):
         seed = options.seed or run(["git", "rev-parse", "HEAD"], cwd=ROOT).stdout.strip()
         paths = sorted(random.Random(seed).sample(paths, options.sample))
