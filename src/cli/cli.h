@@ -113,7 +113,9 @@ struct yb_cli_command {
     X(simulate, "simulate", "", 0, YB_CLI_SECTIONS_COMMON, true,                               \
       "say what a cluster would do: hits by eviction policy")                                  \
     X(stat, "stat", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                                     \
-      "show one block: size, version, and each of its copies")
+      "show one block: size, version, and each of its copies") \
+    X(trace, "trace", "gen|show FILE", 2, YB_CLI_SECTIONS_COMMON, true,                        \
+      "generate a request trace, or show what one is like")
 /* clang-format on */
 
 /* `argc` and `argv` are the words after the options. Returns the exit code. */
