@@ -18,7 +18,8 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"hit-table", "TRACE", "share of blocks found again, by eviction policy and size of the pool"},
     {"policies", "LIST", "hit-table: these policies alone (all)"},
     {"blocks", "LIST", "hit-table: these sizes alone, inf for no bound (1000 .. 100000,inf)"},
-    {"tags", "TAGS", "hit-table: what policies are told of a block: none or full (none)"},
+    {"tags", "TAGS",
+     "hit-table: what policies hear: none, position, inferred, full (as published)"},
     YB_CLI_TRACE_OPTIONS,
     {NULL, NULL, NULL},
 };

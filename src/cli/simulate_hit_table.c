@@ -17,11 +17,12 @@
 #define LIST_MAX     512u
 
 static const char *const tag_names[] = {"none", "position", "inferred", "full"};
+#define TAGS (sizeof tag_names / sizeof tag_names[0])
 
 struct table {
     struct yb_cli *cli;
     struct yb_trace *trace;
-    enum yb_hit_tags tags;
+    enum yb_hit_tags tags[POLICIES_MAX];
     const char *policies[POLICIES_MAX];
     uint64_t sizes[SIZES_MAX]; /* 0: infinite. */
     uint32_t policy_count;
@@ -101,19 +102,33 @@ take_list(struct table *table, const char *option, bool (*take)(struct table *, 
     return true;
 }
 
+/* Tell all policies the same, or each what it is published with. */
+static bool
+read_tags(struct table *table)
+{
+    const char *word = yb_cli_option(table->cli, "tags");
+    uint32_t i = 0;
+
+    while (word != NULL && i < TAGS && strcmp(word, tag_names[i]) != 0) {
+        i++;
+    }
+    if (i == TAGS) {
+        refuse(table, "tags", word);
+        for (i = 0; i < TAGS; i++) {
+            fprintf(table->cli->err, " %s", tag_names[i]);
+        }
+        fputc('\n', table->cli->err);
+        return false;
+    }
+    for (uint32_t j = 0; j < table->policy_count; j++) {
+        table->tags[j] = word != NULL ? (enum yb_hit_tags)i : yb_hit_tags_usual(table->policies[j]);
+    }
+    return true;
+}
+
 static bool
 read_options(struct table *table)
 {
-    const char *tags = yb_cli_option(table->cli, "tags");
-
-    for (uint32_t i = 0; tags != NULL && strcmp(tags, tag_names[table->tags]) != 0;) {
-        if (++i == sizeof tag_names / sizeof tag_names[0]) {
-            refuse(table, "tags", tags);
-            fprintf(table->cli->err, " none full\n");
-            return false;
-        }
-        table->tags = (enum yb_hit_tags)i;
-    }
     if (yb_cli_option(table->cli, "policies") != NULL) {
         if (!take_list(table, "policies", take_policy)) {
             return false;
@@ -124,12 +139,15 @@ read_options(struct table *table)
         }
     }
     if (yb_cli_option(table->cli, "blocks") != NULL) {
-        return take_list(table, "blocks", take_size);
+        if (!take_list(table, "blocks", take_size)) {
+            return false;
+        }
+    } else {
+        for (uint32_t i = 0; i < YB_HIT_SIZES; i++) {
+            table->sizes[table->size_count++] = yb_hit_size(i);
+        }
     }
-    for (uint32_t i = 0; i < YB_HIT_SIZES; i++) {
-        table->sizes[table->size_count++] = yb_hit_size(i);
-    }
-    return true;
+    return read_tags(table);
 }
 
 static enum yb_status
@@ -137,7 +155,7 @@ run(struct table *table)
 {
     for (uint32_t i = 0; i < table->policy_count; i++) {
         for (uint32_t j = 0; j < table->size_count; j++) {
-            struct yb_hit_case one = {table->policies[i], table->sizes[j], table->tags};
+            struct yb_hit_case one = {table->policies[i], table->sizes[j], table->tags[i]};
             enum yb_status status = yb_hit_run(table->trace, &one, &table->results[i][j]);
 
             if (status != YB_OK) {
@@ -157,7 +175,7 @@ print_json(const struct table *table)
         for (uint32_t j = 0; j < table->size_count; j++) {
             const struct yb_hit_result *result = &table->results[i][j];
             json_t *row = json_pack("{s:s, s:s, s:f, s:I}", "policy", table->policies[i], "tags",
-                                    tag_names[table->tags], "prefix_hit", result->prefix_hit,
+                                    tag_names[table->tags[i]], "prefix_hit", result->prefix_hit,
                                     "refetches", (json_int_t)result->refetches);
 
             json_object_set_new(row, "blocks",

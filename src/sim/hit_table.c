@@ -46,6 +46,19 @@ yb_hit_size(uint32_t index)
     return sizes[index];
 }
 
+enum yb_hit_tags
+yb_hit_tags_usual(const char *policy)
+{
+    static const char *const by_request[] = {"workload", "bidaw", "trajectory"};
+
+    for (uint32_t i = 0; i < sizeof by_request / sizeof by_request[0]; i++) {
+        if (strcmp(policy, by_request[i]) == 0) {
+            return YB_HIT_TAGS_FULL;
+        }
+    }
+    return YB_HIT_TAGS_POSITION;
+}
+
 static void
 make_room(struct pool *pool)
 {

@@ -48,6 +48,10 @@ struct yb_hit_result {
     double prefix_hit;
 };
 
+/* Return what a policy is told in the figures that were published of it: the position; those that
+ * judge by requests (workload, bidaw, trajectory) all. */
+enum yb_hit_tags yb_hit_tags_usual(const char *policy);
+
 /* Run one case. Fails with INVALID (no such policy) or NO_MEMORY. */
 YB_CHECKED enum yb_status yb_hit_run(const struct yb_trace *trace, const struct yb_hit_case *one,
                                      struct yb_hit_result *result_out);
