@@ -17,17 +17,12 @@ published(const char *name)
 {
     struct yb_trace_options options = {.spread = true, .seed = 1};
     char message[YB_TRACE_MESSAGE_MAX];
-    const char *given = getenv("YUEBING_TRACES");
-    const char *source = getenv("YUEBING_SOURCE"); /* Set by the build. */
     struct yb_trace *trace = NULL;
     char path[4096];
+    char file[256];
 
-    if (given != NULL) {
-        snprintf(path, sizeof path, "%s/%s.jsonl", given, name);
-    } else {
-        snprintf(path, sizeof path, "%s/../shared/traces/%s.jsonl", source != NULL ? source : ".",
-                 name);
-    }
+    snprintf(file, sizeof file, "%s.jsonl", name);
+    unit_trace_path(file, path, sizeof path);
     if (yb_trace_open(path, &options, &trace, message) != YB_OK) {
         printf("skipped, as the trace %s is not here: name its directory in YUEBING_TRACES\n",
                name);

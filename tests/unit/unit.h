@@ -48,4 +48,19 @@ unit_long(void)
     return getenv("YUEBING_TEST_LONG") != NULL;
 }
 
+/* Write the path of a published request trace, such as "conversation_trace.jsonl": in the directory
+ * YUEBING_TRACES, or in shared/traces beside the project. Whether it is there is another matter. */
+static inline void
+unit_trace_path(const char *name, char *path_out, size_t size)
+{
+    const char *given = getenv("YUEBING_TRACES");
+    const char *source = getenv("YUEBING_SOURCE"); /* Set by the build. */
+
+    if (given != NULL) {
+        snprintf(path_out, size, "%s/%s", given, name);
+    } else {
+        snprintf(path_out, size, "%s/../shared/traces/%s", source != NULL ? source : ".", name);
+    }
+}
+
 #endif /* YB_TESTS_UNIT_H */
