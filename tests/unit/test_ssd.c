@@ -15,6 +15,7 @@
 #include "ssd_stage.h"
 #include "tier/ssd/format.h"
 #include "tier/ssd/index.h"
+#include "tier/ssd/ssd_internal.h"
 
 #define KIB 1024ull
 
@@ -467,6 +468,68 @@ test_ssd__deadlines_and_cancels_end_what_the_medium_holds(void **state)
     stage_fini(&stage);
 }
 
+static uint32_t
+copies(const struct stage *stage, uint32_t key)
+{
+    struct yb_ssd *ssd = yb_ssd_of(stage->tier);
+    uint64_t cursor = 0;
+    uint32_t count = 0;
+    uint32_t number;
+
+    while ((number = yb_ssd_index_next(ssd->index, stage_hash(key), &cursor)) !=
+           YB_SSD_INDEX_NONE) {
+        count += !yb_ssd_index_get(ssd->index, number).hidden;
+    }
+    return count;
+}
+
+static void
+test_ssd__a_kill_finds_both_copies_of_what_moves(void **state)
+{
+    static uint8_t value[8000];
+    static const uint8_t key[] = "key";
+    struct iovec iov = {.iov_base = value, .iov_len = sizeof value};
+    struct stage stage;
+
+    stage_init(&stage);
+    stage_open(&stage, false);
+    assert_int_equal(stage_put(&stage, 0, 1, 5000), YB_OK);
+    assert_int_equal(stage_get(&stage, 0, 0, NULL), YB_OK);
+    for (uint32_t i = 1; copies(&stage, 0) < 2; i++) {
+        struct held store = {.any.store = {.op = {.done = held_done, .deadline_ns = YB_NEVER},
+                                           .record = {.hash = stage_hash(i),
+                                                      .grant = 1 + i,
+                                                      .flush = 1,
+                                                      .size = sizeof value,
+                                                      .tenant = "tenant",
+                                                      .key = key,
+                                                      .key_bytes = sizeof key},
+                                           .iov = &iov,
+                                           .iov_count = 1}};
+
+        assert_true(i < 1000);
+        assert_int_equal(yb_tier_store(stage.tier, &store.any.store), YB_OK);
+        for (uint32_t turn = 0; store.ends == 0 && copies(&stage, 0) < 2; turn++) {
+            assert_true(turn < 10000);
+            stage_turn(&stage);
+        }
+        yb_tier_cancel(stage.tier, &store.any.op);
+        while (store.ends == 0) {
+            stage_turn(&stage);
+        }
+        if (copies(&stage, 0) == 2) {
+            break;
+        }
+    }
+    assert_int_equal(stage_kill(&stage, stage_hash(0), 1), YB_OK);
+    assert_int_equal(copies(&stage, 0), 0);
+    assert_int_equal(stage_get(&stage, 0, 0, NULL), YB_NOT_FOUND);
+    stage_close(&stage);
+    stage_open(&stage, false);
+    assert_int_equal(stage_get(&stage, 0, 0, NULL), YB_NOT_FOUND);
+    stage_fini(&stage);
+}
+
 static void
 test_ssd__it_stops_before_it_has_read_anything(void **state)
 {
@@ -889,6 +952,7 @@ main(void)
         cmocka_unit_test(test_ssd__small_blocks_are_gathered),
         cmocka_unit_test(test_ssd__the_days_budget_is_kept),
         cmocka_unit_test(test_ssd__deadlines_and_cancels_end_what_the_medium_holds),
+        cmocka_unit_test(test_ssd__a_kill_finds_both_copies_of_what_moves),
         cmocka_unit_test(test_ssd__it_stops_before_it_has_read_anything),
         cmocka_unit_test(test_ssd__a_medium_that_fails_makes_it_step_aside),
         cmocka_unit_test(test_ssd__a_read_that_fails_costs_one_block),
