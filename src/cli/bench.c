@@ -36,6 +36,7 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"io", "IO", "ssd: io_uring, threads or auto (auto)"},
     {"mib", "N", "ssd: MiB that each row writes (1024)"},
     {"records", "N", "ssd: records that are recovered (400000)"},
+    {"store", "URL", "object: file:DIR or s3://BUCKET?endpoint=URL (file:yuebing-bench-object)"},
     {NULL, NULL, NULL},
 };
 
@@ -62,6 +63,7 @@ static const struct {
     {"io", " ssd "},
     {"mib", " ssd "},
     {"records", " ssd "},
+    {"store", " object "},
 };
 
 #define ROUNDS_MAX    99u
@@ -344,7 +346,7 @@ static const struct {
     {"net", yb_bench_net},         {"transfer", yb_bench_transfer},
     {"classes", yb_bench_classes}, {"directory", yb_bench_directory},
     {"store", yb_bench_store},     {"sched", yb_bench_sched},
-    {"ssd", yb_bench_ssd},
+    {"ssd", yb_bench_ssd},         {"object", yb_bench_object},
 };
 
 int
@@ -369,7 +371,7 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
     }
     fprintf(cli->err,
             "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
-            "store, sched or ssd\n",
+            "store, sched, ssd or object\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

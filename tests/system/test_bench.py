@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every bench runs, checks its bytes and says what it found in JSON. No figure is judged here."""
+import tempfile
+
 from yuebing import DEADLINE_S, case, expect, main, run
 
 
@@ -72,6 +74,20 @@ def _():
                         (["--batch", "0"], "batch"), (["--streams", "1"], "transfer")):
         done = run("bench", "store", *words)
         expect(done.code == 2 and text in done.err, f"{words}: {done.code} {done.err}")
+
+
+@case("bench object reads back what it put, and packed blocks cost fewer requests")
+def _():
+    with tempfile.TemporaryDirectory() as folder:
+        found = bench("object", "--rounds", "1", "--store", f"file:{folder}")
+        rows = rows_of(found, "object", ("op", "layout", "size", "gbps", "bare_gbps", "ratio",
+                                         "ops_per_s", "requests_per_block", "p50_us", "p99_us"))
+        gets = {(row["layout"], row["size"]): row for row in rows if row["op"] == "get"}
+        expect(gets["block", 4096]["requests_per_block"] == 1, f"{gets}")
+        expect(gets["packed", 4096]["requests_per_block"] < 0.1, f"{gets}")
+    for words, text in ((["--store", "ftp://x"], "file:"), (["--batch", "1"], "store")):
+        done = run("bench", "object", *words)
+        expect(done.code != 0 and text in done.err, f"{words}: {done.code} {done.err}")
 
 
 @case("bench net and transfer do so, too")

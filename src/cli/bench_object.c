@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `yuebing bench object`: blocks in an object store.
+ *
+ * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the same
+ * medium by bare requests: no record, no checksum, no index. For S3 those are requests of libcurl's
+ * multi interface, at the same concurrency and in the same run. Small blocks: a thousand gets in
+ * flight, an object for each and packed, with the requests that they cost. Every block that is read
+ * is compared with what was put.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "cli/bench.h"
+#include "cli/output.h"
+#include "tier/object/object.h"
+
+#define ROUNDS_MAX 99u
+#define FLYING     32u
+#define SMALL      1000u
+#define LARGE      (1ull << 20)
+#define ROWS_MAX   16u
+
+_Static_assert(SMALL * 65536ull <= 2 * FLYING * LARGE, "the memory holds either");
+
+struct row {
+    const char *op;
+    const char *layout;
+    uint64_t size;
+    double gbps;
+    double bare_gbps; /* 0: not measured. */
+    double ops_per_s;
+    double requests; /* Per block. */
+    double p50_us;
+    double p99_us;
+};
+
+struct item {
+    union {
+        struct yb_tier_op op;
+        struct yb_tier_store store;
+        struct yb_tier_load load;
+    };
+    struct yb_object_request bare;
+    struct scene *scene;
+    struct iovec iov;
+    uint8_t *bytes;
+    char key[32];
+    uint64_t begun_ns;
+    double took_us;
+};
+
+struct scene {
+    struct yb_cli *cli;
+    const char *url;
+    struct yb_loop *loop;
+    struct yb_tier *tier;
+    struct yb_helper_pool *pool;
+    struct yb_object_backend *backend;
+    struct item *items;
+    uint8_t *memory;
+    uint64_t size;
+    uint32_t count;
+    uint32_t next;
+    uint32_t under_way;
+    uint32_t wrong;
+    enum yb_status status;
+    uint64_t epoch; /* Of what is put now: no run meets the blocks of another. */
+    bool recovered;
+    bool puts;
+    uint32_t row_count;
+    struct row rows[ROWS_MAX];
+};
+
+static uint64_t
+now_ns(void)
+{
+    return yb_clock_now(yb_clock_system());
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void
+stamp(uint8_t *bytes, uint64_t size, uint64_t number)
+{
+    for (uint64_t i = 0; i + 8 <= size; i += 8) {
+        uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull + i;
+
+        memcpy(bytes + i, &value, 8);
+    }
+}
+
+static bool
+is_stamped(const uint8_t *bytes, uint64_t size, uint64_t number)
+{
+    for (uint64_t i = 0; i + 8 <= size; i += 8) {
+        uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull + i;
+
+        if (memcmp(bytes + i, &value, 8) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct yb_id
+hash_of(uint32_t number)
+{
+    struct yb_id id = {{0xbe}};
+
+    memcpy(id.bytes + 8, &number, sizeof(number));
+    return id;
+}
+
+static void on_done(struct yb_tier_op *op, enum yb_status status);
+
+static void
+make_store(struct item *item, uint32_t number)
+{
+    struct scene *scene = item->scene;
+
+    item->store = (struct yb_tier_store){
+        .op = {.done = on_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_THROUGHPUT},
+        .record = {.hash = hash_of(number),
+                   .grant = scene->epoch,
+                   .flush = scene->epoch,
+                   .size = scene->size,
+                   .tenant = "bench",
+                   .key = (const uint8_t *)item->key,
+                   .key_bytes = (uint32_t)strlen(item->key),
+                   .mode = YB_WIRE_MODE_IF_ABSENT},
+        .iov = &item->iov,
+        .iov_count = 1,
+    };
+}
+
+static void
+make_load(struct item *item, uint32_t number)
+{
+    item->load = (struct yb_tier_load){
+        .op = {.done = on_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_THROUGHPUT},
+        .hash = hash_of(number),
+        .grant = item->scene->epoch,
+        .length = item->scene->size,
+        .iov = &item->iov,
+        .iov_count = 1,
+    };
+}
+
+static void
+start_next(struct scene *scene)
+{
+    struct item *item = &scene->items[scene->next];
+    enum yb_status status;
+
+    item->begun_ns = now_ns();
+    if (scene->puts) {
+        make_store(item, scene->next);
+        status = yb_tier_store(scene->tier, &item->store);
+    } else {
+        make_load(item, scene->next);
+        status = yb_tier_load(scene->tier, &item->load);
+    }
+    scene->next++;
+    scene->under_way += status == YB_OK;
+    scene->status = status == YB_OK ? scene->status : status;
+}
+
+static void
+ended(struct item *item, enum yb_status status)
+{
+    struct scene *scene = item->scene;
+
+    item->took_us = (double)(now_ns() - item->begun_ns) / 1e3;
+    scene->under_way--;
+    scene->status = status == YB_OK ? scene->status : status;
+}
+
+static void
+on_done(struct yb_tier_op *op, enum yb_status status)
+{
+    ended((struct item *)op, status);
+}
+
+/* ---- the same, bare -------------------------------------------------------------------------- */
+
+static void
+on_bare(struct yb_object_request *request, enum yb_status status)
+{
+    ended((struct item *)((uint8_t *)request - offsetof(struct item, bare)), status);
+}
+
+static void
+start_bare(struct scene *scene)
+{
+    struct item *item = &scene->items[scene->next];
+    struct yb_object_request *request = &item->bare;
+
+    memset(request, 0, sizeof(*request));
+    item->begun_ns = now_ns();
+    request->done = on_bare;
+    request->verb = scene->puts ? YB_OBJECT_PUT : YB_OBJECT_GET;
+    request->bytes.iov = &item->iov;
+    request->bytes.iov_count = 1;
+    request->deadline_ns = YB_NEVER;
+    (void)snprintf(request->name, sizeof(request->name), "bench/%llu/bare/%u",
+                   (unsigned long long)scene->epoch, scene->next);
+    scene->next++;
+    scene->status = scene->backend->ops->submit(scene->backend, request);
+    scene->under_way += scene->status == YB_OK;
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+/* All items once, `flying` at a time. Returns seconds; 0: it failed. */
+static double
+run(struct scene *scene, bool puts, uint32_t flying, bool bare)
+{
+    uint64_t begun = now_ns();
+    double took;
+
+    scene->puts = puts;
+    scene->next = scene->under_way = 0;
+    for (uint32_t i = 0; i < scene->count; i++) {
+        if (puts) {
+            stamp(scene->items[i].bytes, scene->size, i);
+        } else {
+            memset(scene->items[i].bytes, 0, scene->size);
+        }
+    }
+    begun = now_ns();
+    while ((scene->next < scene->count && scene->status == YB_OK) || scene->under_way > 0) {
+        while (scene->next < scene->count && scene->under_way < flying && scene->status == YB_OK) {
+            if (bare) {
+                start_bare(scene);
+            } else {
+                start_next(scene);
+            }
+        }
+        yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
+    }
+    took = (double)(now_ns() - begun) / 1e9;
+    for (uint32_t i = 0; !puts && i < scene->count; i++) {
+        scene->wrong += !is_stamped(scene->items[i].bytes, scene->size, i);
+    }
+    return scene->status == YB_OK ? took : 0;
+}
+
+static bool
+on_found(void *owner, const struct yb_tier_record *record)
+{
+    (void)owner;
+    (void)record;
+    return true;
+}
+
+static void
+on_recovered(void *owner, enum yb_status status)
+{
+    struct scene *scene = owner;
+
+    scene->recovered = true;
+    scene->status = status;
+}
+
+static void
+on_aside(void *owner, enum yb_status status, const char *why)
+{
+    struct scene *scene = owner;
+
+    if (status != YB_OK) {
+        fprintf(scene->cli->err, "yuebing bench: %s\n", why);
+        scene->status = status;
+    }
+}
+
+static const struct yb_tier_events events = {
+    .found = on_found, .recovered = on_recovered, .aside = on_aside};
+
+static bool
+open_tier(struct scene *scene, enum yb_object_layout layout)
+{
+    const struct yb_object_options options = {.loop = scene->loop,
+                                              .events = &events,
+                                              .owner = scene,
+                                              .url = scene->url,
+                                              .layout = layout,
+                                              .concurrency = FLYING};
+    char why[YB_OBJECT_WHY_BYTES];
+
+    scene->recovered = false;
+    if (yb_object_create(&options, &scene->tier, why) != YB_OK) {
+        fprintf(scene->cli->err, "yuebing bench: %s\n", why);
+        return false;
+    }
+    while (!scene->recovered && scene->status == YB_OK) {
+        yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
+    }
+    return scene->status == YB_OK;
+}
+
+static void
+close_tier(struct scene *scene)
+{
+    if (scene->tier != NULL) {
+        yb_tier_stop(scene->tier);
+        while (!yb_tier_idle(scene->tier)) {
+            yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
+        }
+        yb_tier_destroy(&scene->tier);
+    }
+}
+
+static int
+compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* What a run took, and half of its blocks, and all but one of a hundred. */
+struct outcome {
+    double seconds;
+    double p50_us;
+    double p99_us;
+};
+
+static void
+look(const struct scene *scene, double seconds, struct outcome *outcome_out)
+{
+    double *took = calloc(scene->count, sizeof(*took));
+
+    *outcome_out = (struct outcome){.seconds = seconds};
+    for (uint32_t i = 0; took != NULL && i < scene->count; i++) {
+        took[i] = scene->items[i].took_us;
+    }
+    if (took != NULL) {
+        qsort(took, scene->count, sizeof(*took), compare);
+        outcome_out->p50_us = took[scene->count / 2];
+        outcome_out->p99_us = took[scene->count * 99ull / 100];
+    }
+    free(took);
+}
+
+static struct row *
+add_row(struct scene *scene, const char *op, const char *layout, const struct outcome *outcome)
+{
+    struct row *row = &scene->rows[scene->row_count++];
+
+    *row = (struct row){.op = op,
+                        .layout = layout,
+                        .size = scene->size,
+                        .gbps = (double)(scene->count * scene->size) / outcome->seconds / 1e9,
+                        .ops_per_s = scene->count / outcome->seconds,
+                        .p50_us = outcome->p50_us,
+                        .p99_us = outcome->p99_us};
+    return row;
+}
+
+static uint64_t
+requests_of(const struct scene *scene)
+{
+    struct yb_object_stats stats = yb_object_stats(scene->tier);
+
+    return stats.requests[YB_OBJECT_GET] + stats.requests[YB_OBJECT_PUT] +
+           stats.requests[YB_OBJECT_HEAD];
+}
+
+static void
+set_size(struct scene *scene, uint64_t size, uint32_t count)
+{
+    scene->size = size;
+    scene->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct item *item = &scene->items[i];
+
+        item->scene = scene;
+        item->bytes = scene->memory + i * size;
+        item->iov = (struct iovec){item->bytes, size};
+        (void)snprintf(item->key, sizeof(item->key), "bench block %u", i);
+    }
+}
+
+/* Ours and bare take turns, each first in every other round; the best run of each counts. */
+static bool
+measure_large(struct scene *scene, uint64_t rounds)
+{
+    struct outcome best[2][2] = {0};
+
+    set_size(scene, LARGE, 2 * FLYING);
+    for (uint64_t round = 0; round < 4 * rounds; round += 4) {
+        scene->epoch++;
+        for (uint64_t i = 0; i < 4; i++) {
+            bool puts = i < 2, bare = (i + round / 4) % 2 == 1;
+            double took = run(scene, puts, FLYING, bare);
+
+            if (took == 0) {
+                return false;
+            }
+            if (best[puts][bare].seconds == 0 || took < best[puts][bare].seconds) {
+                look(scene, took, &best[puts][bare]);
+            }
+        }
+    }
+    for (int puts = 1; puts >= 0; puts--) {
+        struct row *row = add_row(scene, puts == 1 ? "put" : "get", "block", &best[puts][0]);
+
+        row->bare_gbps = (double)(scene->count * scene->size) / best[puts][1].seconds / 1e9;
+        row->requests = 1;
+    }
+    return true;
+}
+
+static bool
+measure_small(struct scene *scene, uint64_t size, enum yb_object_layout layout)
+{
+    const char *name = layout == YB_OBJECT_LAYOUT_PACKED ? "packed" : "block";
+
+    set_size(scene, size, SMALL);
+    scene->epoch++;
+    for (int puts = 1; puts >= 0; puts--) {
+        uint64_t before = requests_of(scene);
+        double took = run(scene, puts == 1, SMALL, false);
+        struct outcome outcome;
+        struct row *row;
+
+        if (took == 0) {
+            return false;
+        }
+        look(scene, took, &outcome);
+        row = add_row(scene, puts == 1 ? "put" : "get", name, &outcome);
+        row->requests = (double)(requests_of(scene) - before) / SMALL;
+    }
+    return true;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static int
+print_json(struct scene *scene)
+{
+    json_t *array = json_array();
+
+    for (uint32_t i = 0; i < scene->row_count; i++) {
+        const struct row *row = &scene->rows[i];
+        double ratio = row->bare_gbps > 0 ? row->gbps / row->bare_gbps : 0;
+
+        (void)json_array_append_new(
+            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "op", row->op,
+                             "layout", row->layout, "size", (json_int_t)row->size, "gbps",
+                             row->gbps, "bare_gbps", row->bare_gbps, "ratio", ratio, "ops_per_s",
+                             row->ops_per_s, "requests_per_block", row->requests, "p50_us",
+                             row->p50_us, "p99_us", row->p99_us));
+    }
+    return yb_output_json(scene->cli->out, json_pack("{s:s, s:i, s:o}", "bench", "object",
+                                                     "concurrency", (int)FLYING, "rows", array)) ==
+                   YB_OK
+               ? 0
+               : YB_CLI_EXIT_FAILED;
+}
+
+static int
+print_table(struct scene *scene)
+{
+    static const char *const columns[] = {"op",       "layout",         "size",   "GB/s",  "bare",
+                                          "blocks/s", "requests/block", "p50 us", "p99 us"};
+    struct yb_output_table *table = NULL;
+    bool ok = yb_output_table_create(columns, 9, &table) == YB_OK;
+
+    for (uint32_t i = 0; ok && i < scene->row_count; i++) {
+        const struct row *row = &scene->rows[i];
+        const double values[6] = {row->gbps,     row->bare_gbps, row->ops_per_s,
+                                  row->requests, row->p50_us,    row->p99_us};
+        char cells[7][32];
+        const char *list[9] = {row->op, row->layout, cells[6]};
+
+        (void)snprintf(cells[6], sizeof(cells[6]), "%llu", (unsigned long long)row->size);
+        for (uint32_t k = 0; k < 6; k++) {
+            (void)snprintf(cells[k], sizeof(cells[k]), "%.*f", k < 2 || k == 3 ? 3 : 0, values[k]);
+            list[k + 3] = cells[k];
+        }
+        ok = yb_output_table_add(table, list) == YB_OK;
+    }
+    if (ok) {
+        yb_output_table_print(table, scene->cli->out, scene->cli->terminal);
+    }
+    yb_output_table_destroy(&table);
+    return ok ? 0 : YB_CLI_EXIT_FAILED;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static bool
+open_bare(struct scene *scene)
+{
+    char why[YB_OBJECT_WHY_BYTES] = "no memory";
+    bool file = strncmp(scene->url, "file:", 5) == 0;
+    enum yb_status status = yb_helper_pool_create(8, 256, &scene->pool);
+
+    if (status == YB_OK) {
+        status =
+            file ? yb_object_file_create(scene->url + 5, scene->loop, scene->pool, &scene->backend,
+                                         why)
+                 : yb_object_s3_create(scene->url, scene->loop, scene->pool, &scene->backend, why);
+    }
+    if (status != YB_OK) {
+        fprintf(scene->cli->err, "yuebing bench: %s\n", why);
+    }
+    return status == YB_OK;
+}
+
+static bool
+measure(struct scene *scene, uint64_t rounds)
+{
+    bool ok = open_tier(scene, YB_OBJECT_LAYOUT_BLOCK) && open_bare(scene) &&
+              measure_large(scene, rounds) && measure_small(scene, 4096, YB_OBJECT_LAYOUT_BLOCK) &&
+              measure_small(scene, 65536, YB_OBJECT_LAYOUT_BLOCK);
+
+    close_tier(scene);
+    ok = ok && open_tier(scene, YB_OBJECT_LAYOUT_PACKED) &&
+         measure_small(scene, 4096, YB_OBJECT_LAYOUT_PACKED) &&
+         measure_small(scene, 65536, YB_OBJECT_LAYOUT_PACKED);
+    close_tier(scene);
+    if (!ok || scene->wrong > 0) {
+        fprintf(scene->cli->err, "yuebing bench: %s, %u blocks came back wrong\n",
+                yb_status_text(scene->status), scene->wrong);
+    }
+    return ok && scene->wrong == 0;
+}
+
+int
+yb_bench_object(struct yb_cli *cli)
+{
+    const struct yb_loop_options options = {.backend = "auto", .clock = yb_clock_system()};
+    struct scene *scene = calloc(1, sizeof(*scene));
+    uint64_t rounds = 3;
+    int result = YB_CLI_EXIT_FAILED;
+
+    if (scene == NULL || !yb_cli_option_number(cli, "rounds", 1, ROUNDS_MAX, &rounds)) {
+        free(scene);
+        return YB_CLI_EXIT_REFUSED;
+    }
+    scene->cli = cli;
+    scene->url = yb_cli_option(cli, "store");
+    scene->url = scene->url != NULL ? scene->url : "file:yuebing-bench-object";
+    scene->epoch = yb_clock_wall(yb_clock_system()) / YB_NS_PER_S * 64;
+    scene->items = calloc(SMALL, sizeof(*scene->items));
+    scene->memory = calloc(2 * FLYING, LARGE); /* As much as SMALL of 64 KiB. */
+    if (scene->items != NULL && scene->memory != NULL &&
+        yb_loop_create(&options, &scene->loop) == YB_OK) {
+        if (measure(scene, rounds)) {
+            result = cli->json ? print_json(scene) : print_table(scene);
+        }
+        if (scene->backend != NULL) {
+            scene->backend->ops->destroy(scene->backend);
+        }
+        yb_helper_pool_destroy(&scene->pool);
+        yb_loop_destroy(&scene->loop);
+    }
+    free(scene->memory);
+    free(scene->items);
+    free(scene);
+    return result;
+}
