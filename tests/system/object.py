@@ -157,9 +157,10 @@ class Played:
             if what == "late":
                 handler.close_connection = True
             else:
-                self.reply(handler, 200, headers=[("ETag", '"00000000000000000000000000000000"')]
-                           if what == "flip" else [("x-amz-checksum-crc32c",
-                                                    handler.headers.get("x-amz-checksum-crc32c", ""))])
+                told = handler.headers.get("x-amz-checksum-crc32c", "")
+                self.reply(handler, 200, headers=[
+                    ("ETag", '"00000000000000000000000000000000"') if what == "flip" else
+                    ("x-amz-checksum-crc32c", told)])
         elif method == "DELETE":
             self.objects.pop(path, None)
             self.reply(handler, 204)
