@@ -188,6 +188,26 @@ bound_ns(const struct search *search, uint32_t place)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* Return the requests that a place has: of places that are as good, the one with fewer is better, as
+ * steps are shorter there. */
+static uint32_t
+requests_of(const struct yb_sched_view *view, uint32_t place)
+{
+    return view->loads[place].queued + view->loads[place].running;
+}
+
+/* Whether `place` should be given up before `other`, their bounds being equal. Where other
+ * conductors decide from the same reports, the fewest requests would attract them all. */
+static bool
+is_less(const struct yb_sched_view *view, uint32_t place, uint32_t other)
+{
+    uint32_t requests = view->others ? 0 : requests_of(view, place);
+    uint32_t others = view->others ? 0 : requests_of(view, other);
+
+    return requests != others ? requests > others
+                              : yb_sched_view_draw(view, place) < yb_sched_view_draw(view, other);
+}
+
 /* Whether the place at `a` of the heap should be given up before that at `b`. */
 static bool
 is_worse(const struct search *search, uint32_t a, uint32_t b)
@@ -195,8 +215,7 @@ is_worse(const struct search *search, uint32_t a, uint32_t b)
     if (search->bounds[a] != search->bounds[b]) {
         return search->bounds[a] > search->bounds[b];
     }
-    return yb_sched_view_draw(search->view, search->places[a]) <
-           yb_sched_view_draw(search->view, search->places[b]);
+    return is_less(search->view, search->places[a], search->places[b]);
 }
 
 static void
@@ -248,8 +267,7 @@ push(struct search *search, uint32_t place, double bound)
         return;
     }
     if (bound > search->bounds[0] ||
-        (bound == search->bounds[0] && yb_sched_view_draw(search->view, place) <
-                                           yb_sched_view_draw(search->view, search->places[0]))) {
+        (bound == search->bounds[0] && is_less(search->view, place, search->places[0]))) {
         return;
     }
     search->places[0] = place;
@@ -280,21 +298,31 @@ select_places(struct search *search)
     }
 }
 
-/* Return the place to take: among those that are as good as the best, the draw decides. */
+/* Return the place to take, among those that are as good as the best: the one with the fewest
+ * requests; if others decide, too, that of the two that the draw puts first. */
 static uint32_t
-draw(const struct search *search)
+take_one(const struct search *search)
 {
     const struct yb_sched_view *view = search->view;
     uint32_t best = YB_SCHED_NONE;
+    uint32_t second = YB_SCHED_NONE;
 
     for (uint32_t i = 0; i < search->considered; i++) {
         uint32_t place = search->places[i];
 
-        if (search->finishes[i] <= search->best_ns * search->near &&
-            (best == YB_SCHED_NONE ||
-             yb_sched_view_draw(view, place) > yb_sched_view_draw(view, best))) {
-            best = place;
+        if (search->finishes[i] > search->best_ns * search->near) {
+            continue;
         }
+        if (best == YB_SCHED_NONE || is_less(view, best, place)) {
+            second = best;
+            best = place;
+        } else if (second == YB_SCHED_NONE || is_less(view, second, place)) {
+            second = place;
+        }
+    }
+    if (view->others && second != YB_SCHED_NONE &&
+        requests_of(view, second) < requests_of(view, best)) {
+        return second;
     }
     return best;
 }
@@ -321,7 +349,7 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
         search.best_ns = yb_sched_smaller(search.best_ns, plan_out->finish_ns);
         search.considered++;
     }
-    place = draw(&search);
+    place = take_one(&search);
     YB_ASSERT(place != YB_SCHED_NONE);
     try_place(&search, place, plan_out);
     plan_out->considered = search.considered;
