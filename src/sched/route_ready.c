@@ -188,8 +188,8 @@ bound_ns(const struct search *search, uint32_t place)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Return the requests that a place has: of places that are as good, the one with fewer is better, as
- * steps are shorter there. */
+/* Return the requests that a place has. Of places that are as good, the one with fewer is better,
+ * as steps are shorter there. */
 static uint32_t
 requests_of(const struct yb_sched_view *view, uint32_t place)
 {
