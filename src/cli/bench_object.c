@@ -2,9 +2,9 @@
  *
  * `yuebing bench object`: blocks in an object store.
  *
- * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the same
- * medium by bare requests: no record, no checksum, no index. For S3 those go through libcurl's multi
- * interface, at the same concurrency and in the same run. Small blocks: a thousand gets in
+ * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the
+ * same medium by bare requests: no record, no checksum, no index. For S3 those go through libcurl's
+ * multi interface, at the same concurrency and in the same run. Small blocks: a thousand gets in
  * flight, an object for each and packed, with the requests that they cost. Every block that is read
  * is compared with what was put.
  */
