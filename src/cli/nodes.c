@@ -246,6 +246,11 @@ print_checked(FILE *out, const struct yb_wire_member *member, const struct check
             "  %" PRIu64 " puts, %" PRIu64 " gets, %" PRIu64 " hits, %" PRIu64 " evicted, %" PRIu64
             " refused for want of room\n",
             numbers->puts, numbers->gets, numbers->hits, numbers->evicted, numbers->refused_space);
+    if (numbers->below > 0) {
+        yb_cli_bytes_text(numbers->below_bytes, texts[0]);
+        fprintf(out, "  %" PRIu64 " blocks below memory, %s on all media\n", numbers->below,
+                texts[0]);
+    }
 }
 
 static json_t *
@@ -265,10 +270,12 @@ checked_json(const struct yb_wire_member *member, const struct checked *checked)
                            "largest_free", (json_int_t)n->largest_free, "page_bytes",
                            (json_int_t)n->page_bytes, "blocks", (json_int_t)n->blocks));
         json_object_update_new(
-            row, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "puts", (json_int_t)n->puts, "gets",
-                           (json_int_t)n->gets, "hits", (json_int_t)n->hits, "evicted",
-                           (json_int_t)n->evicted, "refused_space", (json_int_t)n->refused_space,
-                           "lease_left_ms", (json_int_t)n->lease_left_ms));
+            row,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "below", (json_int_t)n->below,
+                      "below_bytes", (json_int_t)n->below_bytes, "puts", (json_int_t)n->puts,
+                      "gets", (json_int_t)n->gets, "hits", (json_int_t)n->hits, "evicted",
+                      (json_int_t)n->evicted, "refused_space", (json_int_t)n->refused_space,
+                      "lease_left_ms", (json_int_t)n->lease_left_ms));
     }
     return row;
 }
