@@ -501,7 +501,8 @@ step(struct memory_tier *memory, struct work *work, enum yb_status *status_out)
         *status_out = YB_CANCELLED;
         return true;
     }
-    if (work->op->deadline_ns <= now_of(memory) && work->due_ns > now_of(memory)) {
+    if (work->op->deadline_ns <= now_of(memory) &&
+        (work->due_ns > now_of(memory) || memory->medium->faults.stalled)) {
         take_back(memory, work); /* It may be carried out, and is not: both are right. */
         *status_out = work->kind == LOAD ? YB_TIMED_OUT : YB_IN_DOUBT;
         return true;
