@@ -72,13 +72,13 @@ list_at(struct yb_path *path, uint32_t index)
 static uint32_t
 list_index(const struct yb_policy_entry *entry)
 {
-    return entry->group & ((1u << LIST_BITS) - 1);
+    return (uint32_t)entry->group & ((1u << LIST_BITS) - 1);
 }
 
 static void
 push(struct yb_path *path, struct yb_policy_entry *entry, uint32_t index)
 {
-    entry->group = (uint16_t)((entry->group >> LIST_BITS << LIST_BITS) | index);
+    entry->group = (uint16_t)(((uint32_t)entry->group >> LIST_BITS << LIST_BITS) | index);
     yb_policy_list_push_newest(list_at(path, index), entry);
     path->in_use[index / 64] |= 1ull << index % 64;
 }
