@@ -2,8 +2,9 @@
  *
  * Goal: what was flushed is room at once, before a tick has collected it, and before anything that
  *   is still wanted has to go.
- * Method: a store of one node whose pool is full of blocks that cannot be evicted; they are flushed,
- *   and room is asked of the node itself while no tick has passed, which is looked at, too.
+ * Method: a store of one node whose pool is full of blocks that cannot be evicted; they are
+ *   flushed, and room is asked of the node itself while no tick has passed, which is looked at,
+ *   too.
  */
 #include "../unit/unit.h"
 
