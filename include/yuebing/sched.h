@@ -159,6 +159,7 @@ struct yb_sched_cost {
     uint64_t kv_bytes;      /* Of one token, all layers. */
     uint64_t kv_tokens_max; /* Room on the instance's devices; 0: not known, no limit. */
     uint32_t layers;
+    uint32_t pass_tokens; /* That the engine computes in one pass over the layers; 0: all. */
 };
 
 /* Return how long the prefill of `tokens` takes when `reused` <= tokens of them need not be
@@ -556,8 +557,9 @@ struct yb_sched_loadable {
  *
  *     finish = max(start + C, load / L + C, load + C / L)
  *
- * with C = prefill(tokens, reuse) and load the time until all is there. Of equal splits it is that
- * which loads less. */
+ * with C = prefill(tokens, reuse) and load the time until all is there. Where a pass over the
+ * layers takes less than all tokens, all passes but the first need all layers: the last term is
+ * then load + C - P + P / L, with P the first pass. Of equal splits it is that which loads less. */
 YB_API struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
                                             const struct yb_sched_loadable *loadable);
 

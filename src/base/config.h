@@ -46,7 +46,7 @@
 #define YB_CONFIG_NAME_MAX    64
 
 /* Options of a caller beside the rows (yb_config_input.extras). */
-#define YB_CONFIG_EXTRAS_MAX 32u
+#define YB_CONFIG_EXTRAS_MAX 96u
 
 #define YB_CONFIG_ENUMERATOR(constant, text) constant,
 #define YB_CONFIG_DECLARE(choices) \

@@ -39,7 +39,8 @@
 /* clang-format off */
 #define YB_CONFIG_ENVIRONMENT_OTHER_MAP(X)                                                \
     X("YUEBING_TEST_SEED", "seed of the random tests; read by the test programs only")    \
-    X("YUEBING_TEST_LONG", "long forms of the tests; read by the test programs only")
+    X("YUEBING_TEST_LONG", "long forms of the tests; read by the test programs only")     \
+    X("YUEBING_TRACES", "the published request traces: a directory; read by simulations")
 
 /* Names of the known system that its users set, and that we honour: read by src/compat alone. */
 #define YB_CONFIG_FOREIGN_MAP(X)                                                          \

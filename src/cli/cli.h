@@ -110,8 +110,8 @@ struct yb_cli_command {
       "make a secret file, or derive the key of one role or tenant from it")                   \
     X(serve, "serve", "", 0, YB_CLI_SECTIONS_NODE, true,                                       \
       "run a whole store in one process: a directory and its nodes")                           \
-    X(simulate, "simulate", "", 0, YB_CLI_SECTIONS_COMMON, true,                               \
-      "say what a cluster would do: hits by eviction policy")                                  \
+    X(simulate, "simulate", "[TRACE]", 1, YB_CLI_SECTIONS_COMMON, true,                        \
+      "say what a cluster would do: times, hits, links; and check that against papers")        \
     X(stat, "stat", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                                     \
       "show one block: size, version, and each of its copies") \
     X(trace, "trace", "gen|show FILE", 2, YB_CLI_SECTIONS_COMMON, true,                        \

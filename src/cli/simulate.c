@@ -9,10 +9,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "sim/settings.h"
 
 const struct yb_cli_option yb_cli_simulate_options[] = {
     {"hit-table", "TRACE", "share of blocks found again, by eviction policy and size of the pool"},
@@ -20,8 +22,21 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"blocks", "LIST", "hit-table: these sizes alone, inf for no bound (1000 .. 100000,inf)"},
     {"tags", "TAGS",
      "hit-table: what policies hear: none, position, inferred, full (as published)"},
+    {"papers", NULL, "what published papers report, beside what ours gives"},
+    {"paper", "NAME", "papers: this one alone"},
+    {"config-of-papers", "FILE", "papers: instead of the one that is part of the program"},
+    {"never-worse", NULL, "a pool beside none, over networks, models and workloads"},
+    {"workload", "NAME", "never-worse: this one alone; likewise --net and --model"},
+    {"requests", "N", "never-worse: so many of each workload (3000)"},
+    {"traces", "DIR", "papers, never-worse: where the published traces are (YUEBING_TRACES)"},
+    {"csv", "FILE", "TRACE: write a line for each request"},
+    {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},
     YB_CLI_TRACE_OPTIONS,
-    {NULL, NULL, NULL},
+#define X(member, name, kind, value, argument, help) \
+    {name, argument, "TRACE: " help " (" value ")"},
+    YB_SETTINGS_MAP(X)
+#undef X
+        {NULL, NULL, NULL},
 };
 
 /* One line for each kind of run. */
@@ -30,6 +45,8 @@ static const struct {
     int (*run)(struct yb_cli *cli);
 } runs[] = {
     {"hit-table", yb_simulate_hit_table},
+    {"never-worse", yb_simulate_never_worse},
+    {"papers", yb_simulate_papers},
 };
 #define RUN_COUNT (sizeof runs / sizeof runs[0])
 
@@ -50,9 +67,12 @@ yb_cli_simulate(struct yb_cli *cli, int argc, char **argv)
         run = runs[i].run;
         chosen = runs[i].option;
     }
-    if (run == NULL) {
+    if (run == NULL && argc > 0) {
+        return yb_simulate_run(cli, argv[0]);
+    }
+    if (run == NULL || argc > 0) {
         fprintf(cli->err,
-                "yuebing simulate: say what to run, such as --%s; `yuebing help "
+                "yuebing simulate: say what to run, a TRACE or one of --%s, ...; `yuebing help "
                 "simulate` lists it all\n",
                 runs[0].option);
         return YB_CLI_EXIT_REFUSED;
@@ -103,6 +123,23 @@ read_word(struct yb_cli *cli, const char *name, const char *const words[], unsig
     }
     fputc('\n', cli->err);
     return false;
+}
+
+const char *
+yb_simulate_traces(const struct yb_cli *cli)
+{
+    static const char name[] = "YUEBING_TRACES=";
+    const char *given = yb_cli_option(cli, "traces");
+
+    if (given != NULL) {
+        return given;
+    }
+    for (char *const *entry = yb_config_environment(); *entry != NULL; entry++) {
+        if (strncmp(*entry, name, sizeof(name) - 1) == 0) {
+            return *entry + sizeof(name) - 1;
+        }
+    }
+    return access("traces", F_OK) == 0 ? "traces" : "../shared/traces";
 }
 
 bool

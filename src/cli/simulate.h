@@ -12,7 +12,11 @@
 #ifndef YB_CLI_SIMULATE_H
 #define YB_CLI_SIMULATE_H
 
+#include <jansson.h>
+
 #include "cli/cli.h"
+#include "sim/settings.h"
+#include "sim/simulator.h"
 #include "sim/trace.h"
 
 /* Options of each command that reads a trace. */
@@ -33,7 +37,36 @@ bool yb_simulate_trace_options(struct yb_cli *cli, struct yb_trace_options *opti
 /* Read the trace at `path` as the options say. Returns false after saying what is wrong. */
 bool yb_simulate_trace(struct yb_cli *cli, const char *path, struct yb_trace **trace_out);
 
+/* Return where the published traces are: --traces, YUEBING_TRACES, or a folder beside us. */
+const char *yb_simulate_traces(const struct yb_cli *cli);
+
+/* Read the options that are settings (sim/settings.h). Returns false after saying what is wrong. */
+bool yb_simulate_settings(struct yb_cli *cli, struct yb_settings *settings_out);
+
+/* What a run is known by, for its reports. */
+struct yb_simulate_shown {
+    const char *trace_name;
+    const struct yb_settings *settings;
+    const struct yb_trace *trace;
+    const struct yb_result *result;
+    double wall_s;
+};
+
+/* Return the run as JSON; NULL: no memory. */
+json_t *yb_simulate_json(const struct yb_simulate_shown *shown);
+
+/* Print the run as tables. Returns an exit code. */
+int yb_simulate_print(struct yb_cli *cli, const struct yb_simulate_shown *shown);
+
+/* Write a line for each request, or a page with charts, to a file. They return false after saying
+ * what is wrong. */
+bool yb_simulate_csv(struct yb_cli *cli, const struct yb_simulate_shown *shown, const char *path);
+bool yb_simulate_page(struct yb_cli *cli, const struct yb_simulate_shown *shown, const char *path);
+
 /* The kinds of runs. Each returns an exit code. */
+int yb_simulate_run(struct yb_cli *cli, const char *path);
+int yb_simulate_papers(struct yb_cli *cli);
+int yb_simulate_never_worse(struct yb_cli *cli);
 int yb_simulate_hit_table(struct yb_cli *cli);
 
 #endif /* YB_CLI_SIMULATE_H */

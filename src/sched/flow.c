@@ -78,10 +78,15 @@ finish_of(const struct yb_sched_prompt *prompt, uint32_t reused)
     double load_ns = yb_sched_flow_load_ns(prompt, reused);
     double prefill_ns = yb_sched_prefill_ns(prompt->cost, prompt->tokens, reused);
     double layers = prompt->cost->layers;
+    uint32_t pass = prompt->cost->pass_tokens;
+    double first_ns = prefill_ns; /* The pass during which layers may still come. */
 
+    if (pass > 0 && reused + pass < prompt->tokens) {
+        first_ns = yb_sched_prefill_ns(prompt->cost, reused + pass, reused);
+    }
     return (struct finish){
         .compute_ns = yb_sched_larger(prompt->start_ns, load_ns / layers) + prefill_ns,
-        .load_ns = load_ns + prefill_ns / layers,
+        .load_ns = load_ns + prefill_ns - first_ns + first_ns / layers,
     };
 }
 

@@ -583,10 +583,25 @@ yb_instance_end(struct yb_instance *instance, uint64_t now_ns,
     }
 }
 
+/* What decoding beside it adds to the prefill of so many tokens, as it is now. */
+static double
+beside_ns(const struct yb_instance *instance, uint64_t tokens)
+{
+    const struct yb_sched_cost *cost = instance->options.cost;
+    double pieces;
+
+    if (!mixes(instance) || tokens == 0) {
+        return 0;
+    }
+    pieces = ceil((double)tokens / instance->options.chunk_tokens);
+    return pieces * (yb_sched_step_ns(cost, instance->running_count, instance->context_tokens) -
+                     cost->step_base_ns);
+}
+
 uint64_t
 yb_instance_prefill_done_ns(const struct yb_instance *instance, uint64_t now_ns)
 {
-    double ns = instance->waiting_ns;
+    double ns = instance->waiting_ns + beside_ns(instance, instance->waiting_tokens);
 
     if (instance->job != NULL) {
         const struct yb_instance_job *job = instance->job;
@@ -595,8 +610,11 @@ yb_instance_prefill_done_ns(const struct yb_instance *instance, uint64_t now_ns)
 
         ns += (double)(end_ns - now_ns);
         if (done < job->input_tokens) {
-            ns += yb_sched_prefill_ns(instance->options.cost, job->input_tokens, done);
+            ns += yb_sched_prefill_ns(instance->options.cost, job->input_tokens, done) +
+                  beside_ns(instance, job->input_tokens - done);
         }
+    } else if (instance->waiting.count > 0 && instance->state == YB_INSTANCE_RUN) {
+        ns += (double)(instance->end_ns > now_ns ? instance->end_ns - now_ns : 0);
     }
     return now_ns + (uint64_t)ns;
 }

@@ -60,6 +60,7 @@ struct yb_scenario {
     bool no_overlap; /* Nothing is computed before all is loaded. */
     bool no_begin;   /* Engines look for blocks when a request comes, not when it begins. */
 
+    bool no_chains;         /* Tiers are not told which block follows which. */
     const char *eviction;   /* NULL: "lru". */
     uint64_t device_tokens; /* Kept on the devices of an instance for later requests. */
     uint64_t dram_tokens;   /* Of a node. */
@@ -119,7 +120,9 @@ struct yb_result {
     double stall_use;      /* Part of prefill_use: engines that stood still for a load. */
     double prefill_ns;     /* Prefill time of all requests. */
     double requests_per_s; /* Done, over the makespan. */
-    uint64_t shelf_put;    /* Of all shelves; Z2 holds. */
+    double steady_per_s; /* The first nine tenths that ended, over the time until then: without the
+                            end, when one engine after the other has nothing left. */
+    uint64_t shelf_put;  /* Of all shelves; Z2 holds. */
     uint64_t shelf_evicted;
     uint64_t shelf_present;
     uint32_t shelf_refused;

@@ -524,7 +524,8 @@ keep_on(struct yb_simulator *simulator, uint32_t request, uint32_t shelf)
         struct yb_stock_use use = use_of(simulator, request, i);
         enum yb_status status;
 
-        if (i > 0 && yb_stock_find(simulator->stock, shelf, use.parent) == NULL) {
+        if (i > 0 && !simulator->scenario->no_chains &&
+            yb_stock_find(simulator->stock, shelf, use.parent) == NULL) {
             break;
         }
         status = put(simulator, shelf, yb_simulator_block(simulator, request, i), &use);

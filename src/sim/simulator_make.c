@@ -54,7 +54,11 @@ set_places(const struct yb_simulator *simulator, struct yb_sched *sched)
     const struct yb_scenario *scenario = simulator->scenario;
     struct yb_sched_link uplinks[YB_SCHED_UPLINKS] = {link_of(scenario, YB_FABRIC_UPLINK),
                                                       link_of(scenario, YB_FABRIC_DOWNLINK)};
-    enum yb_status status = yb_sched_set_cost(sched, 0, &scenario->cost);
+    struct yb_sched_cost cost = scenario->cost;
+    enum yb_status status;
+
+    cost.pass_tokens = scenario->chunk_tokens;
+    status = yb_sched_set_cost(sched, 0, &cost);
 
     for (uint32_t i = 0; i < simulator->place_count && status == YB_OK; i++) {
         bool decodes = i >= scenario->instances;
@@ -198,6 +202,9 @@ yb_simulator_make(struct yb_simulator *simulator, char *message)
     if (status == YB_OK) {
         status = yb_stock_create(simulator->trace->block_count, yb_simulator_gone, simulator,
                                  &simulator->stock);
+    }
+    if (status == YB_OK && scenario->no_chains) {
+        yb_stock_without_chains(simulator->stock);
     }
     for (uint32_t i = 0; i < simulator->place_count && status == YB_OK; i++) {
         status = make_place(simulator, i);
@@ -371,6 +378,25 @@ sum_requests(struct yb_simulator *simulator, struct yb_result *result)
     }
 }
 
+/* `sorted` has room for all requests. */
+static double
+steady_per_s(const struct yb_simulator *simulator, uint64_t *sorted)
+{
+    uint64_t start_ns = simulator->trace->requests[0].arrival_ns;
+    uint32_t count = simulator->trace->request_count;
+    uint32_t done = 0;
+    uint32_t part;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (simulator->requests[i].state == YB_SIMULATOR_DONE) {
+            sorted[done++] = simulator->requests[i].last_ns - start_ns;
+        }
+    }
+    qsort(sorted, done, sizeof(*sorted), compare);
+    part = done - done / 10;
+    return part == 0 || sorted[part - 1] == 0 ? 0 : part / ((double)sorted[part - 1] / 1e9);
+}
+
 enum yb_status
 yb_simulator_result(struct yb_simulator *simulator, struct yb_result *result_out)
 {
@@ -399,6 +425,7 @@ yb_simulator_result(struct yb_simulator *simulator, struct yb_result *result_out
         computed += result.source_tokens[i];
     }
     YB_ASSERT(computed == result.input_tokens);
+    result.steady_per_s = steady_per_s(simulator, sorted);
     memcpy(sorted, result.ttft_ns, count * sizeof(*sorted));
     result.ttft = yb_result_times(sorted, count);
     memcpy(sorted, result.tpot_ns, count * sizeof(*sorted));

@@ -29,6 +29,7 @@ struct yb_stock {
     uint32_t blocks;
     uint32_t shelf_count;
     uint32_t shelf_room;
+    bool no_chains;
     struct shelf *shelves;
     struct yb_stock_copy **firsts; /* By block. */
     struct yb_stock_copy **table;  /* Open addressing, linear probing. */
@@ -89,6 +90,13 @@ yb_stock_destroy(struct yb_stock **stock)
     free(dead->table);
     free(dead);
     *stock = NULL;
+}
+
+void
+yb_stock_without_chains(struct yb_stock *stock)
+{
+    YB_ASSERT_OBJ(stock, MAGIC);
+    stock->no_chains = true;
 }
 
 static enum yb_status
@@ -308,8 +316,9 @@ order(struct yb_stock *stock, struct yb_stock_copy *copy, const struct yb_stock_
         return;
     }
     yb_policy_insert(shelf->policy, &copy->policy.entry, &facts, use->now_ns);
-    parent =
-        use->parent == YB_STOCK_NO_BLOCK ? NULL : yb_stock_find(stock, copy->shelf, use->parent);
+    parent = use->parent == YB_STOCK_NO_BLOCK || stock->no_chains
+                 ? NULL
+                 : yb_stock_find(stock, copy->shelf, use->parent);
     if (parent != NULL) {
         /* A trace gives each block one parent, so this cannot make a cycle. */
         enum yb_status status = yb_policy_attach(shelf->policy, &copy->policy, &parent->policy);

@@ -53,6 +53,9 @@ struct yb_stock_counts {
 YB_CHECKED enum yb_status yb_stock_create(uint32_t blocks, yb_stock_gone_fn *gone, void *context,
                                           struct yb_stock **stock_out);
 
+/* Tell policies nothing of which block stands on which, from now on. */
+void yb_stock_without_chains(struct yb_stock *stock);
+
 /* Consume the stock and set *stock to NULL; NULL is allowed inside. */
 void yb_stock_destroy(struct yb_stock **stock);
 

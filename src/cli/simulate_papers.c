@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `yuebing simulate --papers`: see sim/paper.h.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/output.h"
+#include "cli/simulate.h"
+#include "sim/paper.h"
+
+#define CONFIG_BYTES_MAX (1u << 20)
+
+static json_t *
+row_json(const struct yb_paper_row *row)
+{
+    bool order = row->order[0] != '\0';
+    json_t *object = json_pack(
+        "{s:s,s:s,s:s,s:o,s:o,s:s,s:b,s:b}", "paper", row->paper, "figure", row->figure, "what",
+        row->what, "published", order ? json_string(row->order) : json_real(row->published), "ours",
+        order ? json_string(row->seen) : json_real(row->ours), "tolerance", row->tolerance, "ok",
+        (int)row->ok, "surrogate", (int)row->surrogate);
+
+    if (order) {
+        (void)json_object_set_new(object, "without", json_string(row->without));
+    }
+    if (row->reason[0] != '\0') {
+        (void)json_object_set_new(object, "reason", json_string(row->reason));
+    }
+    return object;
+}
+
+static int
+print_json(struct yb_cli *cli, const struct yb_papers *papers)
+{
+    json_t *rows = json_array();
+    const struct yb_paper_row *row;
+    char hash[32];
+    uint32_t ok = 0;
+    uint32_t i;
+
+    for (i = 0; (row = yb_papers_row(papers, i)) != NULL; i++) {
+        ok += row->ok;
+        (void)json_array_append_new(rows, row_json(row));
+    }
+    snprintf(hash, sizeof(hash), "%016" PRIx64, yb_papers_hash(papers));
+    return yb_output_json(cli->out, json_pack("{s:s,s:i,s:i,s:o}", "config_hash", hash, "rows_ok",
+                                              (int)ok, "rows_all", (int)i, "rows", rows)) == YB_OK
+               ? 0
+               : YB_CLI_EXIT_FAILED;
+}
+
+static bool
+add_row(struct yb_output_table *table, const struct yb_paper_row *row)
+{
+    bool order = row->order[0] != '\0';
+    char published[32];
+    char ours[32];
+    char figure[64];
+
+    snprintf(published, sizeof(published), "%.4g", row->published);
+    snprintf(ours, sizeof(ours), "%.4g", row->ours);
+    snprintf(figure, sizeof(figure), "%s%s", row->figure, row->surrogate ? " (surrogate)" : "");
+    return yb_output_table_add(table,
+                               (const char *const[]){row->paper, figure, row->what,
+                                                     order ? row->order : published,
+                                                     order ? row->seen : ours, row->tolerance,
+                                                     row->ok ? "yes" : "NO", row->reason}) == YB_OK;
+}
+
+static int
+print_table(struct yb_cli *cli, const struct yb_papers *papers)
+{
+    static const char *const columns[] = {"paper", "figure",    "what", "published",
+                                          "ours",  "tolerance", "ok",   "reason"};
+    const struct yb_paper_row *row;
+    struct yb_output_table *table;
+    bool added = true;
+    uint32_t ok = 0;
+    uint32_t i;
+
+    if (yb_output_table_create(columns, 8, &table) != YB_OK) {
+        return YB_CLI_EXIT_FAILED;
+    }
+    for (i = 0; (row = yb_papers_row(papers, i)) != NULL && added; i++) {
+        ok += row->ok;
+        added = add_row(table, row);
+    }
+    if (added) {
+        yb_output_table_print(table, cli->out, cli->terminal);
+        for (uint32_t j = 0; (row = yb_papers_row(papers, j)) != NULL; j++) {
+            if (row->without[0] != '\0') {
+                fprintf(cli->out, "%s %s without the mechanism: %s\n", row->paper, row->figure,
+                        row->without);
+            }
+        }
+        fprintf(cli->out, "\n%" PRIu32 " of %" PRIu32 " rows ok; configuration %016" PRIx64 "\n",
+                ok, i, yb_papers_hash(papers));
+    }
+    yb_output_table_destroy(&table);
+    return added ? 0 : YB_CLI_EXIT_FAILED;
+}
+
+/* Read a whole file; NULL after saying why not. The caller frees it. */
+static char *
+read_config(struct yb_cli *cli, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = malloc(CONFIG_BYTES_MAX + 1);
+    size_t bytes;
+
+    if (file == NULL || text == NULL) {
+        fprintf(cli->err, "yuebing simulate: cannot read %s: %m\n", path);
+        if (file != NULL) {
+            fclose(file);
+        }
+        free(text);
+        return NULL;
+    }
+    bytes = fread(text, 1, CONFIG_BYTES_MAX + 1, file);
+    if (ferror(file) != 0 || bytes > CONFIG_BYTES_MAX) {
+        fprintf(cli->err, "yuebing simulate: cannot read %s, or it is longer than 1 MiB\n", path);
+        free(text);
+        text = NULL;
+    } else {
+        text[bytes] = '\0';
+    }
+    fclose(file);
+    return text;
+}
+
+int
+yb_simulate_papers(struct yb_cli *cli)
+{
+    const char *path = yb_cli_option(cli, "config-of-papers");
+    const char *traces = yb_simulate_traces(cli);
+    struct yb_papers *papers = NULL;
+    char message[YB_PAPER_MESSAGE_MAX];
+    char *config = NULL;
+    int code = YB_CLI_EXIT_REFUSED;
+
+    if (path != NULL) {
+        config = read_config(cli, path);
+        if (config == NULL) {
+            return YB_CLI_EXIT_REFUSED;
+        }
+    }
+    if (yb_papers_create(config, traces, &papers, message) != YB_OK ||
+        yb_papers_run(papers, yb_cli_option(cli, "paper"), message) != YB_OK) {
+        fprintf(cli->err, "yuebing simulate: %s\n", message);
+    } else {
+        code = cli->json ? print_json(cli, papers) : print_table(cli, papers);
+    }
+    yb_papers_destroy(&papers);
+    free(config);
+    return code;
+}
