@@ -27,7 +27,7 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"config-of-papers", "FILE", "papers: instead of the one that is part of the program"},
     {"never-worse", NULL, "a pool beside none, over networks, models and workloads"},
     {"workload", "NAME", "never-worse: this one alone; likewise --net and --model"},
-    {"requests", "N", "never-worse: so many of each workload (3000)"},
+    {"requests", "N", "never-worse: so many of each workload, at most (all)"},
     {"traces", "DIR", "papers, never-worse: where the published traces are (YUEBING_TRACES)"},
     {"csv", "FILE", "TRACE: write a line for each request"},
     {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},

@@ -164,6 +164,28 @@ is_late(const struct steps *steps, uint32_t step, bool layered)
     return finish.load_ns > finish.compute_ns;
 }
 
+/* Return the last step at which the engine need not wait for the first layer. */
+static uint32_t
+layered_step(const struct steps *steps)
+{
+    uint32_t low = 0;
+    uint32_t high = steps->count;
+
+    if (is_late(steps, low, true) || !is_late(steps, high, true)) {
+        return low;
+    }
+    while (low + 1 < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (is_late(steps, middle, true)) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    return low;
+}
+
 /* Look at the steps on both sides of where `is_late` begins. */
 static void
 consider_crossing(const struct steps *steps, bool layered, struct best *best)
@@ -185,6 +207,81 @@ consider_crossing(const struct steps *steps, bool layered, struct best *best)
     }
     consider(steps, low, best);
     consider(steps, high, best);
+}
+
+/* Look where `is_late` changes, either way, between two steps. */
+static void
+consider_change(const struct steps *steps, uint32_t low, uint32_t high, struct best *best)
+{
+    bool late = is_late(steps, low, false);
+
+    if (low >= high || late == is_late(steps, high, false)) {
+        return;
+    }
+    while (low + 1 < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (is_late(steps, middle, false) == late) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    consider(steps, low, best);
+    consider(steps, high, best);
+}
+
+/* Return the last step before one flow becomes the later of the two, or 0. */
+static uint32_t
+overtaking_step(const struct steps *steps, const struct yb_sched_flow *a,
+                const struct yb_sched_flow *b)
+{
+    double ahead_ns = (b->base_ns - b->first * b->token_ns) - (a->base_ns - a->first * a->token_ns);
+    double tokens = ahead_ns / (a->token_ns - b->token_ns);
+
+    return tokens >= 0 && tokens <= steps->prompt->reach_tokens ? step_of(steps, (uint32_t)tokens)
+                                                                : 0;
+}
+
+/* Ends, the last pass, the first layer, both ends of each flow, and each pair of flows. */
+#define MARKS_MAX (4 + 2 * YB_SCHED_FLOWS_MAX + YB_SCHED_FLOWS_MAX * (YB_SCHED_FLOWS_MAX - 1) / 2)
+
+/* With several passes the first one takes the longer the more is reused, until the rest is one
+ * pass: the two ways to be late may change more than once, though not between two steps where
+ * something else changes. */
+static void
+consider_passes(const struct steps *steps, struct best *best)
+{
+    const struct yb_sched_prompt *prompt = steps->prompt;
+    uint32_t marks[MARKS_MAX];
+    uint32_t count = 0;
+
+    marks[count++] = 0;
+    marks[count++] = steps->count;
+    marks[count++] = step_of(steps, prompt->tokens - prompt->cost->pass_tokens);
+    marks[count++] = layered_step(steps);
+    for (uint32_t i = 0; i < prompt->flow_count; i++) {
+        marks[count++] = step_of(steps, prompt->flows[i].first);
+        marks[count++] = step_of(steps, prompt->flows[i].end);
+        for (uint32_t j = 0; j < i; j++) {
+            marks[count++] = overtaking_step(steps, &prompt->flows[i], &prompt->flows[j]);
+        }
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        for (uint32_t j = i; j > 0 && marks[j] < marks[j - 1]; j--) {
+            uint32_t mark = marks[j];
+
+            marks[j] = marks[j - 1];
+            marks[j - 1] = mark;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        consider(steps, marks[i], best);
+        consider(steps, marks[i] + 1, best);
+        if (i + 1 < count && marks[i] + 1 < marks[i + 1]) {
+            consider_change(steps, marks[i] + 1, marks[i + 1], best);
+        }
+    }
 }
 
 /* Between two of the steps that are looked at, the finish is a concave function of how much is
@@ -222,6 +319,9 @@ yb_sched_flow_split(const struct yb_sched_prompt *prompt)
         consider(&steps, first + 1, &best);
         consider(&steps, end, &best);
         consider(&steps, end + 1, &best);
+    }
+    if (prompt->cost->pass_tokens > 0 && prompt->cost->pass_tokens < prompt->tokens) {
+        consider_passes(&steps, &best);
     }
     consider_crossing(&steps, false, &best);
     consider_crossing(&steps, true, &best);

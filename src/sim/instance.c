@@ -290,7 +290,7 @@ choose(const struct yb_instance *instance, uint64_t now_ns, struct yb_instance_j
 
             begin_ns = job->ready_ns > hidden_ns ? job->ready_ns - hidden_ns : 0;
         }
-        if (job->ready || begin_ns < best_ns) {
+        if (job->ready || (job->ready_ns != UINT64_MAX && begin_ns < best_ns)) {
             best_ns = job->ready ? now_ns : begin_ns;
             best_before = before;
         }

@@ -86,7 +86,8 @@ yb_never_worse_make(const struct yb_trace *trace, enum yb_never_worse_kind kind,
                     uint32_t requests_max, struct yb_trace **made_out)
 {
     struct yb_trace *made = calloc(1, sizeof(*made));
-    uint64_t references = trace->reference_count;
+    uint64_t references =
+        trace->reference_count > trace->block_count ? trace->reference_count : trace->block_count;
     uint32_t left = requests_max == 0 ? UINT32_MAX : requests_max;
 
     if (made == NULL) {

@@ -167,6 +167,19 @@ reject(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
     simulator->last_ns = now_ns;
 }
 
+/* Let the engine expect what is being loaded, but never a whole prompt. */
+static void
+expect_reuse(struct yb_simulator_request *request)
+{
+    uint32_t tokens = 0;
+
+    for (uint32_t i = 0; i < YB_RESULT_COMPUTED; i++) {
+        tokens += request->tokens_from[i];
+    }
+    request->job.reused_tokens =
+        tokens < request->job.input_tokens ? tokens : request->job.input_tokens - 1;
+}
+
 /* Carry out a decision that was accepted. */
 static enum yb_status
 carry_out(struct yb_simulator *simulator, uint32_t index, const struct yb_sched_decision *decision,
@@ -205,12 +218,7 @@ carry_out(struct yb_simulator *simulator, uint32_t index, const struct yb_sched_
     if (status != YB_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < YB_RESULT_COMPUTED; i++) {
-        request->job.reused_tokens += request->tokens_from[i];
-    }
-    if (request->job.reused_tokens >= request->job.input_tokens) {
-        request->job.reused_tokens = request->job.input_tokens - 1;
-    }
+    expect_reuse(request);
     yb_instance_add(&place->instance, &request->job);
     return settle(simulator, request->prefill, now_ns);
 }
@@ -360,7 +368,9 @@ fetch_now(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
 
     /* Its prefill may have begun without it, if the engine takes jobs in order. */
     if (!simulator->requests[index].job.begun) {
+        simulator->requests[index].job.ready_ns = now_ns;
         status = yb_simulator_fetch(simulator, index);
+        expect_reuse(&simulator->requests[index]);
     }
     simulator->requests[index].fetching = false;
     return status == YB_OK ? loaded(simulator, index, now_ns) : status;

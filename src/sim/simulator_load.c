@@ -249,7 +249,7 @@ yb_simulator_load(struct yb_simulator *simulator, uint32_t index,
     }
     request->fetching = true;
     request->job.ready = false;
-    request->job.ready_ns = decision->ready_ns;
+    request->job.ready_ns = UINT64_MAX; /* Nothing of it is to be begun before. */
     return yb_simulator_enter(simulator, YB_SIMULATOR_FETCH, index, not_before_ns, 0);
 }
 

@@ -387,7 +387,10 @@ test_sched_cost__no_split_is_better_than_the_one_that_is_found(void **state)
     (void)state;
     for (uint32_t i = 0; i < rounds; i++) {
         struct yb_sched_prompt prompt = random_prompt(&random, &cost, 1);
-        uint32_t reused = yb_sched_flow_split(&prompt);
+        uint32_t reused;
+
+        cost.pass_tokens = pick(&random, 2) * (1 + pick(&random, 16384));
+        reused = yb_sched_flow_split(&prompt);
 
         assert_true(reused >= prompt.local_tokens && reused <= prompt.reach_tokens);
         assert_true(yb_sched_flow_finish_ns(&prompt, reused) <= best_finish(&prompt) + 2);
@@ -397,6 +400,29 @@ test_sched_cost__no_split_is_better_than_the_one_that_is_found(void **state)
         assert_true(yb_sched_flow_finish_ns(&prompt, reused) <= best_finish(&prompt) * 1.01);
     }
     yb_sched_catalog_destroy(&catalog);
+}
+
+/* 1000 tokens of 1 us, of which 500 are loaded in 2 ms, 10 layers: layers come while all 500 are
+ * computed, or while the first 100 of them are. */
+static void
+test_sched_cost__layers_come_only_while_the_first_pass_is_computed(void **state)
+{
+    struct yb_sched_cost cost = {.prefill_token_ns = 1000, .kv_bytes = 4000, .layers = 10};
+    struct yb_sched_prompt prompt = {
+        .cost = &cost,
+        .tokens = 1000,
+        .reach_tokens = 500,
+        .step_tokens = 500,
+        .flow_count = 1,
+        .flows = {{.end = 500, .token_ns = 4000}},
+    };
+
+    (void)state;
+    assert_true(fabs(yb_sched_flow_finish_ns(&prompt, 500) - (2 * MS + 0.05 * MS)) < 1);
+    cost.pass_tokens = 100;
+    assert_true(fabs(yb_sched_flow_finish_ns(&prompt, 500) - (2 * MS + 0.4 * MS + 0.01 * MS)) < 1);
+    cost.pass_tokens = 500;
+    assert_true(fabs(yb_sched_flow_finish_ns(&prompt, 500) - (2 * MS + 0.05 * MS)) < 1);
 }
 
 /* 32k tokens, all of them elsewhere, 8 A800: all from fast memory, none from a slow net, a part
@@ -470,6 +496,7 @@ main(void)
         cmocka_unit_test(test_sched_cost__a_file_may_bring_and_change_rows),
         cmocka_unit_test(test_sched_cost__a_bad_file_changes_nothing_and_says_where),
         cmocka_unit_test(test_sched_cost__the_slowest_link_decides_when_bytes_are_there),
+        cmocka_unit_test(test_sched_cost__layers_come_only_while_the_first_pass_is_computed),
         cmocka_unit_test(test_sched_cost__no_split_is_better_than_the_one_that_is_found),
         cmocka_unit_test(test_sched_cost__how_much_is_loaded_grows_with_the_rate),
         cmocka_unit_test(test_sched_cost__what_comes_before_the_engine_is_free_is_all_loaded),

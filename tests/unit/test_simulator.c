@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole runs of the simulator: times worked out by hand, conservation, and that nothing depends on
+ * anything but the scenario, the trace and the seed.
+ */
+#include "unit.h"
+
+#include <string.h>
+
+#include "sim/never_worse.h"
+#include "sim/paper.h"
+#include "sim/settings.h"
+#include "sim/simulator.h"
+
+#define BLOCK 10u
+
+/* A token of a prompt takes 1 us; a step of one answer with 101 tokens before it 211 ns. */
+static struct yb_scenario
+plain(void)
+{
+    return (struct yb_scenario){
+        .instances = 1,
+        .cost = {.prefill_token_ns = 1000,
+                 .step_base_ns = 100,
+                 .step_sequence_ns = 10,
+                 .step_token_ns = 1,
+                 .kv_bytes = 100,
+                 .layers = 10},
+        .sched = {.routing = "ready", .fetch_none = true},
+        .device_tokens = 1000,
+        .seed = 1,
+    };
+}
+
+/* A trace whose request i has prompt_of[i] as its family: blocks family * 100 .. */
+struct asked {
+    uint64_t at_ns;
+    uint32_t family;
+    uint32_t input;
+    uint32_t output;
+};
+
+#define BLOCKS_MAX 2000u
+
+static struct yb_trace *
+trace_of(const struct asked *asked, uint32_t count)
+{
+    struct yb_trace *trace = calloc(1, sizeof(*trace));
+
+    trace->requests = calloc(count, sizeof(*trace->requests));
+    trace->blocks = calloc((size_t)count * 100, sizeof(*trace->blocks));
+    trace->parents = calloc(BLOCKS_MAX, sizeof(*trace->parents));
+    trace->request_count = count;
+    trace->block_count = BLOCKS_MAX;
+    trace->block_tokens = BLOCK;
+    for (uint32_t i = 0; i < BLOCKS_MAX; i++) {
+        trace->parents[i] = i % 100 == 0 ? YB_TRACE_NONE : i - 1;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        trace->requests[i] = (struct yb_trace_request){.arrival_ns = asked[i].at_ns,
+                                                       .first = trace->reference_count,
+                                                       .input_tokens = asked[i].input,
+                                                       .output_tokens = asked[i].output};
+        for (uint32_t j = 0; j < (asked[i].input + BLOCK - 1) / BLOCK; j++) {
+            trace->blocks[trace->reference_count++] = asked[i].family * 100 + j;
+        }
+    }
+    return trace;
+}
+
+static struct yb_result
+run(const struct yb_scenario *scenario, const struct yb_trace *trace)
+{
+    char message[YB_SIMULATOR_MESSAGE_MAX];
+    struct yb_result result;
+    enum yb_status status = yb_simulator_run(scenario, trace, &result, message);
+
+    if (status != YB_OK) {
+        fail_msg("%s", message);
+    }
+    return result;
+}
+
+static void
+test_simulator__one_request_takes_its_prefill_and_its_steps(void **state)
+{
+    struct yb_scenario scenario = plain();
+    struct yb_trace *trace = trace_of((const struct asked[]){{500, 0, 100, 3}}, 1);
+    struct yb_result result = run(&scenario, trace);
+
+    (void)state;
+    assert_int_equal(result.done, 1);
+    assert_int_equal(result.ttft_ns[0], 100000);
+    assert_int_equal(result.tpot_ns[0], (211 + 212) / 2);
+    assert_int_equal(result.makespan_ns, 100000 + 211 + 212);
+    assert_int_equal(result.source_tokens[YB_RESULT_COMPUTED], 100);
+    yb_result_fini(&result);
+    yb_trace_destroy(&trace);
+}
+
+static void
+test_simulator__a_prompt_that_came_before_costs_its_last_token(void **state)
+{
+    struct yb_scenario scenario = plain();
+    struct yb_trace *trace =
+        trace_of((const struct asked[]){{0, 0, 100, 1}, {1000, 0, 100, 1}, {900000, 1, 50, 1}}, 3);
+    struct yb_result result = run(&scenario, trace);
+
+    (void)state;
+    /* The second came while the first was computed: it waits, and finds it when it begins. */
+    assert_int_equal(result.ttft_ns[1], 100000 - 1000 + 1000);
+    assert_int_equal(result.source_tokens[YB_RESULT_DEVICE], 99);
+    assert_int_equal(result.ttft_ns[2], 50000);
+    yb_result_fini(&result);
+    scenario.device_tokens = 0;
+    result = run(&scenario, trace);
+    assert_int_equal(result.ttft_ns[1], 200000 - 1000);
+    assert_int_equal(result.source_tokens[YB_RESULT_COMPUTED], 250);
+    yb_result_fini(&result);
+    yb_trace_destroy(&trace);
+}
+
+static void
+test_simulator__what_lies_in_dram_is_loaded_while_layers_are_computed(void **state)
+{
+    struct yb_scenario scenario = plain();
+    struct yb_trace *trace =
+        trace_of((const struct asked[]){{0, 0, 100, 1}, {1000000, 0, 200, 1}}, 2);
+    struct yb_result result;
+
+    (void)state;
+    scenario.device_tokens = 0;
+    scenario.dram_tokens = 1000;
+    scenario.bytes_per_s[YB_FABRIC_BUS] = 1e9; /* 100 tokens of 100 bytes: 10 us. */
+    result = run(&scenario, trace);
+    assert_int_equal(result.source_tokens[YB_RESULT_DRAM], 100);
+    assert_int_equal(result.ttft_ns[1], 100000);
+    assert_true(result.links[YB_FABRIC_BUS].bytes == 10000);
+    yb_result_fini(&result);
+    yb_trace_destroy(&trace);
+}
+
+static void
+test_simulator__a_prompt_is_fetched_from_whoever_has_it_when_that_is_faster(void **state)
+{
+    struct yb_scenario scenario = plain();
+    struct yb_trace *trace = trace_of(
+        (const struct asked[]){
+            {0, 0, 500, 1}, {1000000, 0, 501, 1}, {1000001, 0, 502, 1}, {1000002, 0, 503, 1}},
+        4);
+    struct yb_result result;
+
+    (void)state;
+    scenario.instances = 4;
+    scenario.device_tokens = 0;
+    scenario.dram_tokens = 1000;
+    scenario.sched.fetch_none = false;
+    scenario.sched.routing = "mooncake";
+    scenario.bytes_per_s[YB_FABRIC_BUS] = 1e12;
+    scenario.bytes_per_s[YB_FABRIC_PORT_IN] = 1e11; /* 50,000 bytes: 500 ns. */
+    scenario.bytes_per_s[YB_FABRIC_PORT_OUT] = 1e11;
+    result = run(&scenario, trace);
+    assert_int_equal(result.done, 4);
+    /* The last block, which is partial, is known once the second request has computed it. */
+    assert_int_equal(result.source_tokens[YB_RESULT_COMPUTED], 500 + 1 + 1 + 1);
+    assert_true(result.ttft.max_ns == 500000);
+    assert_true(result.ttft_ns[3] < 10000);
+    yb_result_fini(&result);
+    yb_trace_destroy(&trace);
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+#define WALK_REQUESTS 400u
+
+static struct yb_trace *
+random_trace(uint64_t *seed)
+{
+    struct asked *asked = calloc(WALK_REQUESTS, sizeof(*asked));
+    struct yb_trace *trace;
+    uint64_t at_ns = 0;
+
+    for (uint32_t i = 0; i < WALK_REQUESTS; i++) {
+        at_ns += unit_random(seed) % 3 == 0 ? 0 : unit_random(seed) % 200000;
+        asked[i] = (struct asked){.at_ns = at_ns,
+                                  .family = (uint32_t)(unit_random(seed) % 20),
+                                  .input = 1 + (uint32_t)(unit_random(seed) % 1000),
+                                  .output = (uint32_t)(unit_random(seed) % 50)};
+    }
+    trace = trace_of(asked, WALK_REQUESTS);
+    free(asked);
+    return trace;
+}
+
+static struct yb_scenario
+random_scenario(uint64_t *seed)
+{
+    static const char *const policies[] = {"random",      "round-robin", "least-load",
+                                           "cache-local", "mooncake",    "ready"};
+    struct yb_scenario scenario = plain();
+
+    scenario.instances = 1 + (uint32_t)(unit_random(seed) % 6);
+    scenario.conductors = 1 + (uint32_t)(unit_random(seed) % 3);
+    scenario.chunk_tokens = unit_random(seed) % 2 == 0 ? 0 : 64;
+    scenario.batch_max = unit_random(seed) % 2 == 0 ? 0 : 3;
+    scenario.cost.kv_tokens_max = unit_random(seed) % 2 == 0 ? 0 : 4000;
+    scenario.in_order = unit_random(seed) % 4 == 0;
+    scenario.no_overlap = unit_random(seed) % 4 == 0;
+    scenario.no_chains = unit_random(seed) % 4 == 0;
+    scenario.no_begin = unit_random(seed) % 4 == 0;
+    scenario.device_tokens = unit_random(seed) % 3 * 700;
+    scenario.dram_tokens = unit_random(seed) % 3 * 2000;
+    scenario.ssd_tokens = unit_random(seed) % 2 * 3000;
+    scenario.object = unit_random(seed) % 2 == 0;
+    scenario.report_ns = unit_random(seed) % 2 * 50000;
+    scenario.rack_nodes = (uint32_t)(unit_random(seed) % 3);
+    scenario.sched.routing = policies[unit_random(seed) % 6];
+    scenario.sched.fetch_none = unit_random(seed) % 4 == 0;
+    for (unsigned i = 0; i < YB_FABRIC_KINDS; i++) {
+        scenario.bytes_per_s[i] = 1e7 * (double)(1 + unit_random(seed) % 1000);
+        scenario.latency_ns[i] = unit_random(seed) % 5000;
+    }
+    if (unit_random(seed) % 3 == 0) {
+        scenario.sched.mode = YB_SCHED_MODE_DISAGGREGATED;
+        scenario.decode_instances = (uint32_t)(unit_random(seed) % 4);
+    }
+    return scenario;
+}
+
+/* What a run asserts itself: each request ends once, shelves balance, pins are given back, tokens
+ * add up. Here: in any scenario, and twice the same. */
+static void
+test_simulator__each_request_ends_once_and_runs_repeat_to_the_last_bit(void **state)
+{
+    uint64_t seed = unit_seed("simulator");
+    unsigned runs = unit_long() ? 2000 : 60;
+
+    (void)state;
+    for (unsigned i = 0; i < runs; i++) {
+        struct yb_trace *trace = random_trace(&seed);
+        struct yb_scenario scenario = random_scenario(&seed);
+        struct yb_result first = run(&scenario, trace);
+        struct yb_result second = run(&scenario, trace);
+        uint64_t tokens = 0;
+
+        assert_int_equal(first.done + first.rejected, WALK_REQUESTS);
+        for (unsigned j = 0; j < YB_RESULT_SOURCES; j++) {
+            tokens += first.source_tokens[j];
+        }
+        assert_int_equal(tokens, first.input_tokens);
+        assert_int_equal(first.shelf_put, first.shelf_evicted + first.shelf_present);
+        assert_memory_equal(first.ttft_ns, second.ttft_ns, WALK_REQUESTS * sizeof(uint64_t));
+        assert_memory_equal(first.tpot_ns, second.tpot_ns, WALK_REQUESTS * sizeof(uint64_t));
+        assert_int_equal(first.events, second.events);
+        assert_int_equal(first.makespan_ns, second.makespan_ns);
+        yb_result_fini(&first);
+        yb_result_fini(&second);
+        yb_trace_destroy(&trace);
+    }
+}
+
+static void
+test_simulator__events_grow_with_requests_and_not_with_instances(void **state)
+{
+    uint64_t seed = 7;
+    struct yb_trace *trace = random_trace(&seed);
+    struct yb_scenario scenario = plain();
+    uint64_t events[2];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct yb_result result;
+
+        scenario.instances = i == 0 ? 4 : 400;
+        result = run(&scenario, trace);
+        events[i] = result.events;
+        yb_result_fini(&result);
+    }
+    assert_true(events[1] < 2 * events[0]);
+    assert_true(events[1] < 20 * WALK_REQUESTS);
+    yb_trace_destroy(&trace);
+}
+
+static void
+test_simulator__what_makes_no_sense_is_refused_with_the_reason(void **state)
+{
+    struct yb_trace *trace = trace_of((const struct asked[]){{0, 0, 10, 1}}, 1);
+    struct yb_scenario scenario = plain();
+    char message[YB_SIMULATOR_MESSAGE_MAX];
+    struct yb_result result;
+
+    (void)state;
+    scenario.instances = 0;
+    assert_int_equal(yb_simulator_run(&scenario, trace, &result, message), YB_INVALID);
+    assert_non_null(strstr(message, "instances"));
+    scenario = plain();
+    scenario.sched.routing = "none such";
+    assert_int_equal(yb_simulator_run(&scenario, trace, &result, message), YB_INVALID);
+    assert_true(strlen(message) > 0);
+    scenario = plain();
+    scenario.eviction = "none such";
+    scenario.dram_tokens = 100;
+    assert_int_equal(yb_simulator_run(&scenario, trace, &result, message), YB_INVALID);
+    yb_trace_destroy(&trace);
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static void
+test_simulator__settings_are_understood_or_refused_by_name(void **state)
+{
+    struct yb_settings settings;
+    struct yb_scenario scenario;
+    char message[YB_SETTINGS_MESSAGE_MAX];
+
+    (void)state;
+    yb_settings_init(&settings);
+    assert_int_equal(yb_settings_set(&settings, "net", "25G", message), YB_OK);
+    assert_int_equal(yb_settings_set(&settings, "pool", "3Mtok", message), YB_OK);
+    assert_int_equal(yb_settings_set(&settings, "device-cache", "327.68M", message), YB_OK);
+    assert_int_equal(yb_settings_set(&settings, "instances", "4096", message), YB_OK);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_OK);
+    assert_true(scenario.bytes_per_s[YB_FABRIC_PORT_IN] == 25e9 / 8);
+    assert_int_equal(scenario.dram_tokens, 3000000);
+    assert_int_equal(scenario.device_tokens, 1000);
+    assert_int_equal(scenario.instances, 4096);
+    assert_int_equal(yb_settings_set(&settings, "nets", "25G", message), YB_NOT_FOUND);
+    assert_int_equal(yb_settings_set(&settings, "net", "fast", message), YB_INVALID);
+    assert_non_null(strstr(message, "100G"));
+    assert_int_equal(yb_settings_set(&settings, "instances", "1.5", message), YB_INVALID);
+    assert_int_equal(yb_settings_set(&settings, "pool", "-2", message), YB_INVALID);
+    assert_int_equal(yb_settings_set(&settings, "gpu", "8xabacus", message), YB_OK);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_INVALID);
+    assert_non_null(strstr(message, "abacus"));
+}
+
+/* ---- papers ---------------------------------------------------------------------------------- */
+
+static void
+test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism(void **state)
+{
+    struct yb_paper_order order = {
+        .names = {"a", "b"}, .with = {2, 1}, .without = {2, 2}, .count = 2, .share = 0.1};
+    struct yb_papers *papers;
+    char message[YB_PAPER_MESSAGE_MAX];
+
+    (void)state;
+    assert_int_equal(yb_papers_create(NULL, ".", &papers, message), YB_OK);
+    yb_paper_add_order(papers, (struct yb_paper_row){.paper = "p"}, &order);
+    assert_true(yb_papers_row(papers, 0)->ok);
+    order.without[1] = 1;
+    yb_paper_add_order(papers, (struct yb_paper_row){.paper = "p"}, &order);
+    assert_false(yb_papers_row(papers, 1)->ok);
+    order.without[1] = 2;
+    order.with[1] = 1.9;
+    yb_paper_add_order(papers, (struct yb_paper_row){.paper = "p"}, &order);
+    assert_false(yb_papers_row(papers, 2)->ok);
+    yb_papers_destroy(&papers);
+    assert_int_equal(yb_papers_create("[all]\nnets = 1\n", ".", &papers, message), YB_INVALID);
+    assert_non_null(strstr(message, "line 2"));
+}
+
+static void
+test_simulator__without_traces_rows_say_so_and_the_formula_stands(void **state)
+{
+    const struct yb_paper_row *row;
+    struct yb_papers *papers;
+    char message[YB_PAPER_MESSAGE_MAX];
+
+    (void)state;
+    assert_int_equal(yb_papers_create(NULL, "/nowhere", &papers, message), YB_OK);
+    assert_int_equal(yb_papers_run(papers, NULL, message), YB_OK);
+    for (uint32_t i = 0; (row = yb_papers_row(papers, i)) != NULL; i++) {
+        assert_true(row->ok == (strcmp(row->figure, "Eq. 2") == 0));
+        assert_true(row->ok || row->reason[0] != '\0');
+    }
+    /* Mooncake's Eq. 2 for 8192 tokens: 5.86 and 18.57 GB/s. */
+    assert_true(yb_papers_row(papers, 0)->ours > 5.855 && yb_papers_row(papers, 0)->ours < 5.865);
+    assert_true(yb_papers_row(papers, 1)->ours > 18.565 && yb_papers_row(papers, 1)->ours < 18.575);
+    yb_papers_destroy(&papers);
+}
+
+/* ---- never worse ----------------------------------------------------------------------------- */
+
+static void
+test_simulator__workloads_are_made_of_a_trace(void **state)
+{
+    struct yb_trace *trace =
+        trace_of((const struct asked[]){{0, 0, 500, 1}, {1, 0, 1000, 1}, {2, 0, 999, 1}}, 3);
+    struct yb_trace *made;
+
+    (void)state;
+    assert_int_equal(yb_never_worse_make(trace, YB_NEVER_WORSE_SHORT, 0, &made), YB_OK);
+    assert_int_equal(made->request_count, 2);
+    assert_int_equal(made->requests[1].input_tokens, 999);
+    assert_int_equal(yb_trace_blocks_of(made, 0), 50);
+    assert_int_equal(yb_trace_blocks_of(made, 1), 100);
+    yb_trace_destroy(&made);
+    assert_int_equal(yb_never_worse_make(trace, YB_NEVER_WORSE_NO_REUSE, 2, &made), YB_OK);
+    assert_int_equal(made->request_count, 2);
+    assert_int_equal(made->block_count, 150);
+    assert_int_equal(made->blocks[50], 50);
+    assert_true(made->parents[50] == YB_TRACE_NONE);
+    assert_int_equal(made->parents[51], 50);
+    yb_trace_destroy(&made);
+    yb_trace_destroy(&trace);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_simulator__one_request_takes_its_prefill_and_its_steps),
+        cmocka_unit_test(test_simulator__a_prompt_that_came_before_costs_its_last_token),
+        cmocka_unit_test(test_simulator__what_lies_in_dram_is_loaded_while_layers_are_computed),
+        cmocka_unit_test(
+            test_simulator__a_prompt_is_fetched_from_whoever_has_it_when_that_is_faster),
+        cmocka_unit_test(test_simulator__each_request_ends_once_and_runs_repeat_to_the_last_bit),
+        cmocka_unit_test(test_simulator__events_grow_with_requests_and_not_with_instances),
+        cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
+        cmocka_unit_test(test_simulator__settings_are_understood_or_refused_by_name),
+        cmocka_unit_test(test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism),
+        cmocka_unit_test(test_simulator__without_traces_rows_say_so_and_the_formula_stands),
+        cmocka_unit_test(test_simulator__workloads_are_made_of_a_trace),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
