@@ -9,9 +9,10 @@ import sys
 
 
 def main() -> None:
-    with open(sys.argv[1], encoding="utf-8") as text, open(sys.argv[2], "w", encoding="utf-8") as header:
-        for line in text:
-            header.write(json.dumps(line) + "\n")
+    with open(sys.argv[1], encoding="utf-8") as text:
+        lines = text.readlines()
+    with open(sys.argv[2], "w", encoding="utf-8") as header:
+        header.writelines(json.dumps(line) + "\n" for line in lines)
 
 
 main()

@@ -106,7 +106,7 @@ add_cell(struct yb_papers *papers, const struct policy *policy, unsigned cell)
                                .published = policy->published[cell],
                                .surrogate = true};
     struct yb_hit_case one = {
-        .policy = policy->name, .blocks = blocks[cell], .tags = YB_HIT_TAGS_FULL};
+        .policy = policy->name, .blocks = blocks[cell], .tags = YB_HIT_TAGS_POSITION};
     const struct yb_trace *trace;
     struct yb_hit_result result;
     enum yb_status status = yb_paper_trace(papers, "toolagent_surrogate", 1, &trace);

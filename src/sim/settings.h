@@ -42,7 +42,7 @@
       "added to each prefill, whatever the model's table says")                                    \
     X(net, "net", RATE, "100G", "BITS/S", "port of a node; 0: none")                               \
     X(net_us, "net-us", REAL, "20", "US", "until the first byte from a peer")                      \
-    X(rack, "rack", COUNT, "0", "N", "nodes in a rack; 0: no racks")                               \
+    X(rack, "rack-nodes", COUNT, "0", "N", "nodes in a rack; 0: no racks")                         \
     X(uplink, "uplink", RATE, "400G", "BITS/S", "of a rack, each way")                             \
     X(bus, "bus", RATE, "0", "BYTES/S",                                                            \
       "from dram to all devices of a node; 0: as the table of devices says")                       \

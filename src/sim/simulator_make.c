@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "sim/simulator_internal.h"
 
+#define PENDING_MAX 65536u /* Requests that a scheduler follows at a time. */
+
 static bool
 refuse(char *message, const char *what)
 {
@@ -99,6 +101,9 @@ make_scheds(struct yb_simulator *simulator, char *message)
         options.struct_bytes = sizeof(options);
         options.places_max = simulator->place_count;
         options.blocks_max = blocks < 1024 ? 1024 : blocks;
+        options.pending_max = simulator->trace->request_count < PENDING_MAX
+                                  ? simulator->trace->request_count
+                                  : PENDING_MAX;
         options.block_tokens = simulator->trace->block_tokens;
         options.conductor = i;
         options.seed = simulator->scenario->seed;

@@ -233,7 +233,7 @@ static void
 test_simulator__each_request_ends_once_and_runs_repeat_to_the_last_bit(void **state)
 {
     uint64_t seed = unit_seed("simulator");
-    unsigned runs = unit_long() ? 2000 : 60;
+    unsigned runs = unit_long() ? 2000 : 20;
 
     (void)state;
     for (unsigned i = 0; i < runs; i++) {
