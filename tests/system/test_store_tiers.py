@@ -136,7 +136,7 @@ def kill_rounds():
                     versions[key] = number + 1
                 time.sleep(draw.random() * 0.2)
                 one.kill()
-                b.unloop(0)
+                b.kill()  # It would wait for its deadline.
         with disk(where, *words) as last, Client(last.address) as a:
             until(lambda: a.exist("probe:0-0", ms=2000).counted["REBUILDING"] == 0, "it serves")
             for past in range(ROUNDS):
