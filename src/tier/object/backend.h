@@ -122,6 +122,11 @@ struct yb_object_backend {
  * has no base. */
 bool yb_object_piece(const struct yb_object_bytes *bytes, uint32_t *at, struct iovec *piece_out);
 uint64_t yb_object_bytes_sum(const struct yb_object_bytes *bytes);
+/* Copy of a request's bytes from `from` on, or into them; returns how much. */
+size_t yb_object_bytes_read(const struct yb_object_bytes *bytes, uint64_t from, void *to,
+                            size_t length);
+size_t yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const void *data,
+                             size_t length);
 
 /* Files below `directory`, which is made if it is not there. A name "a/b/c/d" is the file
  * "a/b/c,d". `pool` is borrowed.

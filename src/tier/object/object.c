@@ -266,6 +266,7 @@ free_all(struct object_tier *object)
     }
     yb_helper_pool_destroy(&object->pool);
     yb_object_pack_fini(object);
+    yb_object_hedge_fini(object);
     yb_object_index_destroy(&object->index);
     if (object->memory != NULL) {
         (void)munmap(object->memory, object->memory_bytes);
@@ -371,6 +372,7 @@ make_flights(struct object_tier *object)
         struct flight *flight = &object->flights[i];
 
         flight->tier = object;
+        yb_object_hedge_flight_init(flight);
         flight->edges[0] = at;
         flight->edges[1] = at + EDGE_BYTES;
         flight->record = at + 2 * EDGE_BYTES;
@@ -429,7 +431,8 @@ sensible(const struct yb_object_options *options)
 {
     return options->concurrency <= CONCURRENCY_MAX && options->threads <= THREADS_MAX &&
            options->operations_max <= 1u << 20 && options->attempt_timeout_ns <= WAIT_NS_MAX &&
-           options->pause_ns <= WAIT_NS_MAX / 64 && options->pack_bytes <= 1ull << 30;
+           options->pause_ns <= WAIT_NS_MAX / 64 && options->hedge_bytes_max <= 64u << 20 &&
+           options->pack_bytes <= 1ull << 30;
 }
 
 enum yb_status
@@ -462,6 +465,7 @@ yb_object_create(const struct yb_object_options *options, struct yb_tier **tier_
                                     &object->index);
     status = status == YB_OK ? make_flights(object) : status;
     status = status == YB_OK ? make_works(object) : status;
+    status = status == YB_OK ? yb_object_hedge_init(object) : status;
     status = status == YB_OK ? yb_object_pack_init(object) : status;
     status = status == YB_OK ? yb_helper_pool_create(object->options.threads, 2 * CONCURRENCY_MAX,
                                                      &object->pool)

@@ -21,8 +21,9 @@
  *            HEAD. When the service as a whole does not work, or several operations in a row have
  *            failed, the tier steps aside: everything ends UNREACHABLE at once, and every second
  *            one request tries whether it is back.
- * Hedging    A load that is slower than 95 of 100 is asked for once more, into memory of the tier's
- *            own; whichever comes first is taken once the other is quiet (RULES A3).
+ * Hedging    A load whose bytes should have come, by the first bytes of 95 of 100 and the rate, is
+ *            asked for once more, into memory of the tier's own; if that comes first it is copied
+ *            once the other is quiet (RULES A3). At most one request more for twenty loads.
  *
  * Threads    tier.h. Calls of the medium run on threads of the tier's own.
  * Memory     tier.h: all is taken by create; the index grows with the blocks, 48 bytes each.

@@ -44,6 +44,8 @@
 #define MERGED_GAP       (64u << 10)
 #define MERGED_BYTES     (16u << 20)
 
+#define HEDGES_MAX 4u
+
 struct object_tier;
 struct work;
 struct builder;
@@ -76,6 +78,8 @@ enum work_stage {
     STAGE_TRY,
 };
 
+enum race { RACE_ALONE, RACE_RACING, RACE_PARKED, RACE_WON, RACE_CLAIMED }; /* object_hedge.c */
+
 /* One request that is under way, and the memory it needs. */
 struct flight {
     struct yb_object_request request; /* First. */
@@ -95,6 +99,13 @@ struct flight {
     enum yb_status verdicts[MEMBERS_MAX];
     uint32_t member_count; /* 0: it is its work's alone. */
     struct iovec merged[MERGED_IOV];
+    struct yb_timer late; /* A load's: asks for it once more, ... */
+    struct flight *hedge; /* ... which is this one; ... */
+    enum race race;
+    enum yb_status verdict;     /* ... what it ends with if that one fails, or said of its bytes. */
+    struct yb_helper_job claim; /* Copies that one's bytes. */
+    struct flight *hedged;      /* A second request's: whose; NULL: nobody waits for it. */
+    uint8_t *staging;           /* Where that goes. */
 };
 
 /* A pack that is there. */
@@ -120,7 +131,6 @@ struct work {
     struct yb_tier_op *op; /* NULL: the tier's own. */
     struct yb_timer timer;
     struct flight *flight;
-    struct flight *hedge;
     uint64_t deadline_ns;
     uint64_t again_ns;
     uint32_t place;          /* Of its block. */
@@ -183,6 +193,11 @@ struct object_tier {
     uint32_t flying[YB_CLASS_COUNT];
     uint32_t flying_max[YB_CLASS_COUNT];
     uint64_t flying_bytes;
+    uint8_t *staging; /* Of second requests: RULES A3. */
+    size_t staging_bytes;
+    uint8_t *staging_free[HEDGES_MAX];
+    uint32_t staging_count;
+    uint32_t hedge_credit;
     struct work *ended;
     struct work **ended_tail;
     struct yb_task task;
@@ -255,6 +270,21 @@ void yb_object_work_urge(struct work *work, enum yb_class traffic_class, uint64_
 void yb_object_pump(struct object_tier *object);
 void yb_object_flight_done(struct yb_object_request *request, enum yb_status status);
 bool yb_object_retryable(enum yb_status status);
+struct flight *yb_object_flight_take(struct object_tier *object, struct work *work);
+void yb_object_flight_free(struct flight *flight);
+bool yb_object_may_fly(const struct object_tier *object, uint32_t traffic_class);
+void yb_object_count(struct object_tier *object, const struct yb_object_request *request,
+                     enum yb_status status);
+/* The flight's work goes on. */
+void yb_object_flight_over(struct flight *flight, enum yb_status status);
+
+/* ---- second requests (object_hedge.c) ---- */
+YB_CHECKED enum yb_status yb_object_hedge_init(struct object_tier *object);
+void yb_object_hedge_fini(struct object_tier *object);
+void yb_object_hedge_flight_init(struct flight *flight);
+void yb_object_hedge_watch(struct flight *flight);
+YB_CHECKED bool yb_object_hedge_ended(struct flight *flight, enum yb_status status);
+void yb_object_hedge_ask_back(struct flight *flight);
 
 /* ---- the tier (object.c) ---- */
 void yb_object_step_aside(struct object_tier *object, enum yb_status status, const char *why);

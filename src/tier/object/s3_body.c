@@ -11,47 +11,6 @@
 #include "base/crc32c.h"
 #include "tier/object/s3_internal.h"
 
-static size_t
-move(const struct yb_object_bytes *bytes, uint64_t from, uint8_t *to, const uint8_t *data,
-     size_t length)
-{
-    struct iovec piece;
-    uint64_t begin = 0;
-    size_t moved = 0;
-
-    for (uint32_t at = 0; moved < length && yb_object_piece(bytes, &at, &piece);) {
-        uint64_t end = begin + piece.iov_len;
-
-        if (from + moved < end) {
-            uint64_t inside = from + moved - begin;
-            size_t part = (size_t)(piece.iov_len - inside);
-
-            part = part < length - moved ? part : length - moved;
-            if (piece.iov_base != NULL && to != NULL) {
-                memcpy(to + moved, (const uint8_t *)piece.iov_base + inside, part);
-            } else if (piece.iov_base != NULL) {
-                memcpy((uint8_t *)piece.iov_base + inside, data + moved, part);
-            }
-            moved += part;
-        }
-        begin = end;
-    }
-    return moved;
-}
-
-size_t
-yb_object_bytes_read(const struct yb_object_bytes *bytes, uint64_t from, void *to, size_t length)
-{
-    return move(bytes, from, to, NULL, length);
-}
-
-size_t
-yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const void *data,
-                      size_t length)
-{
-    return move(bytes, from, NULL, data, length);
-}
-
 /* Feed a range of the bytes to a digest, a checksum, or both. */
 static void
 feed(const struct yb_object_bytes *bytes, uint64_t from, uint64_t length, EVP_MD_CTX *digest,

@@ -119,11 +119,6 @@ YB_CHECKED bool yb_object_s3_prepare(struct s3_transfer *transfer);
 enum yb_status yb_object_s3_judge(struct s3_transfer *transfer, int result);
 
 /* ---- s3_body.c ---- */
-/* Copy of a request's bytes from `from` on, or into them; returns how much. */
-size_t yb_object_bytes_read(const struct yb_object_bytes *bytes, uint64_t from, void *to,
-                            size_t length);
-size_t yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const void *data,
-                             size_t length);
 void yb_object_s3_hash(struct s3_transfer *transfer);
 bool yb_object_s3_etags_match(const struct s3_transfer *transfer);
 

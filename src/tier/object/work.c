@@ -61,7 +61,7 @@ yb_object_work_take(struct object_tier *object, const struct work_kind *kind, st
     work->kind = kind;
     work->op = op;
     work->next = NULL;
-    work->flight = work->hedge = NULL;
+    work->flight = NULL;
     work->deadline_ns = op == NULL ? YB_NEVER : op->deadline_ns;
     work->attempts = 0;
     work->pack = YB_OBJECT_NO_PACK;
@@ -158,8 +158,8 @@ const struct work_kind yb_object_plain_kind = {.name = "plain"};
 
 /* ---- flights --------------------------------------------------------------------------------- */
 
-static struct flight *
-take_flight(struct object_tier *object, struct work *work)
+struct flight *
+yb_object_flight_take(struct object_tier *object, struct work *work)
 {
     struct flight *flight = object->free_flights;
 
@@ -174,8 +174,8 @@ take_flight(struct object_tier *object, struct work *work)
     return flight;
 }
 
-static void
-free_flight(struct flight *flight)
+void
+yb_object_flight_free(struct flight *flight)
 {
     struct object_tier *object = flight->tier;
 
@@ -200,6 +200,8 @@ fly(struct work *work, struct flight *flight)
     work->state = WORK_FLYING;
     work->flight = flight;
     flight->member_count = 0;
+    flight->hedge = NULL;
+    flight->race = RACE_ALONE;
     work->refly = false;
     yb_loop_disarm(object->loop, &work->timer);
     request->done = yb_object_flight_done;
@@ -216,10 +218,13 @@ fly(struct work *work, struct flight *flight)
     object->stats.requests[request->verb]++;
     status = object->backend->ops->submit(object->backend, request);
     YB_ASSERT(status == YB_OK); /* A backend has room for all flights. */
+    if (work->kind == &yb_object_load_kind && work->stage == STAGE_GET) {
+        yb_object_hedge_watch(flight);
+    }
 }
 
-static bool
-may_fly(const struct object_tier *object, uint32_t traffic_class)
+bool
+yb_object_may_fly(const struct object_tier *object, uint32_t traffic_class)
 {
     return object->free_flights != NULL &&
            object->flying[traffic_class] < object->flying_max[traffic_class];
@@ -230,11 +235,11 @@ yb_object_pump(struct object_tier *object)
 {
     deliver(object);
     for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
-        while (may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
+        while (yb_object_may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
             struct work *work = (struct work *)yb_fair_pop(&object->fair[c]);
 
             yb_object_merge_unqueue(work);
-            fly(work, take_flight(object, work));
+            fly(work, yb_object_flight_take(object, work));
         }
     }
 }
@@ -264,8 +269,9 @@ learn(struct object_tier *object, const struct yb_object_request *request)
     }
 }
 
-static void
-count(struct object_tier *object, const struct yb_object_request *request, enum yb_status status)
+void
+yb_object_count(struct object_tier *object, const struct yb_object_request *request,
+                enum yb_status status)
 {
     if (status == YB_OK || status == YB_NOT_FOUND) {
         object->failures = 0;
@@ -282,18 +288,13 @@ count(struct object_tier *object, const struct yb_object_request *request, enum 
     }
 }
 
-/* The request is over; the flight is given back, unless the work goes on with it. */
+/* The work goes on; the flight is given back, unless the work goes on with it. */
 void
-yb_object_flight_done(struct yb_object_request *request, enum yb_status status)
+yb_object_flight_over(struct flight *flight, enum yb_status status)
 {
-    struct flight *flight = (struct flight *)request;
+    const struct yb_object_request *request = &flight->request;
     struct work *work = flight->work;
-    struct object_tier *object = flight->tier;
 
-    count(object, request, status);
-    if (status != YB_OK && request->why[0] != '\0') {
-        memcpy(object->last_why, request->why, sizeof(object->last_why));
-    }
     work->flight = NULL;
     work->sent = work->sent ||
                  (request->sent &&
@@ -302,7 +303,22 @@ yb_object_flight_done(struct yb_object_request *request, enum yb_status status)
     if (work->refly && work->state == WORK_FLYING) {
         fly(work, flight);
     } else {
-        free_flight(flight);
+        yb_object_flight_free(flight);
+    }
+}
+
+void
+yb_object_flight_done(struct yb_object_request *request, enum yb_status status)
+{
+    struct flight *flight = (struct flight *)request;
+    struct object_tier *object = flight->tier;
+
+    yb_object_count(object, request, status);
+    if (status != YB_OK && request->why[0] != '\0') {
+        memcpy(object->last_why, request->why, sizeof(object->last_why));
+    }
+    if (!yb_object_hedge_ended(flight, status)) {
+        yb_object_flight_over(flight, status);
     }
 }
 
@@ -409,10 +425,8 @@ yb_object_work_fail(struct work *work, enum yb_status status)
 static void
 ask_back(struct work *work)
 {
-    struct object_tier *object = work->tier;
-
     if (work->flight != NULL && work->flight->member_count == 0) {
-        object->backend->ops->cancel(object->backend, &work->flight->request);
+        yb_object_hedge_ask_back(work->flight);
     }
 }
 
