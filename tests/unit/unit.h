@@ -54,7 +54,7 @@ static inline void
 unit_trace_path(const char *name, char *path_out, size_t size)
 {
     const char *given = getenv("YUEBING_TRACES");
-    const char *source = getenv("YUEBING_SOURCE"); /* Set by the build. */
+    const char *source = getenv("PROJECT_SOURCE"); /* Set by the build. */
 
     if (given != NULL) {
         snprintf(path_out, size, "%s/%s", given, name);
