@@ -333,6 +333,7 @@ open_media(struct yb_roles *roles, uint32_t nodes, struct yb_node_host_options *
         .packed = config->node_object_layout == YB_CONFIG_NODE_OBJECT_LAYOUT_PACKED,
         .random = yb_net_random_system,
         .log = process->log,
+        .stats = process->stats,
     };
 
     if (config->node_data_dir[0] == '\0' && config->node_object_store[0] == '\0') {

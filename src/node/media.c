@@ -233,6 +233,7 @@ open_object(void *context, const struct yb_node_tier_ground *ground, struct yb_t
         .events = ground->events,
         .owner = ground->owner,
         .url = media->object_store,
+        .stats = media->options.stats,
         .layout = media->options.packed ? YB_OBJECT_LAYOUT_PACKED : YB_OBJECT_LAYOUT_BLOCK,
     };
     enum yb_status status = yb_object_create(&options, tier_out, why);

@@ -37,6 +37,7 @@ struct yb_media_options {
     yb_span_random_fn *random;
     void *random_context;
     struct yb_log *log;
+    struct yb_stats *stats; /* NULL: no metrics of the media's own. */
 };
 
 /* Lock the folder and learn who the node is. Fails with BUSY (another process has it), INVALID (its

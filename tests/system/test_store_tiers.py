@@ -70,6 +70,9 @@ def object_store():
             known(a, "k:10-99", 90)
             a.get("k:10-99", bytes=5000).all("OK")
             a.exist("k:0-9").all("NOT_FOUND")
+            reads = two.metric("yuebing_object_first_byte_seconds_count")
+            expect(0 < reads <= two.metric("yuebing_object_requests_total", verb="get"),
+                   f"{reads} reads have told when their first byte came")
 
 
 @case("more than memory holds is there, with each policy")

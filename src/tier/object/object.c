@@ -77,6 +77,7 @@ tick(struct yb_timer *timer)
         (struct object_tier *)((uint8_t *)timer - offsetof(struct object_tier, timer));
     uint64_t now = yb_loop_now(object->loop);
 
+    yb_object_show(object);
     if (object->stopping) {
         return;
     }
@@ -267,6 +268,7 @@ free_all(struct object_tier *object)
     yb_helper_pool_destroy(&object->pool);
     yb_object_pack_fini(object);
     yb_object_hedge_fini(object);
+    yb_object_show_fini(object);
     yb_object_index_destroy(&object->index);
     if (object->memory != NULL) {
         (void)munmap(object->memory, object->memory_bytes);
@@ -466,6 +468,7 @@ yb_object_create(const struct yb_object_options *options, struct yb_tier **tier_
     status = status == YB_OK ? make_flights(object) : status;
     status = status == YB_OK ? make_works(object) : status;
     status = status == YB_OK ? yb_object_hedge_init(object) : status;
+    status = status == YB_OK ? yb_object_show_init(object) : status;
     status = status == YB_OK ? yb_object_pack_init(object) : status;
     status = status == YB_OK ? yb_helper_pool_create(object->options.threads, 2 * CONCURRENCY_MAX,
                                                      &object->pool)

@@ -32,6 +32,7 @@
 #define YB_TIER_OBJECT_OBJECT_H
 
 #include "base/histogram.h"
+#include "base/stats.h"
 #include "net/loop.h"
 #include "tier/object/backend.h"
 #include "tier/tier.h"
@@ -63,6 +64,7 @@ struct yb_object_options {
     uint64_t pack_block_max;     /* 4 MiB: blocks below it are packed. */
     uint64_t pack_bytes;         /* 64 MiB. */
     uint64_t pack_wait_ns;       /* 50 ms: so long a pack waits for more. */
+    struct yb_stats *stats;      /* Metrics "object_..." go there; NULL: nowhere. */
     uint64_t seed;               /* Of the jitter and of the packs' names; 0: the clock's. */
     struct yb_object_backend
         *backend; /* Instead of `url`; consumed, also by a create that fails. */

@@ -223,6 +223,9 @@ struct object_tier {
 
     struct yb_tier_info info; /* Its counters. */
     struct yb_object_stats stats;
+    struct yb_object_stats told; /* What the metrics know of them. */
+    struct yb_stats_shard *shard;
+    uint32_t stats_first;
     struct yb_histogram first_byte_us;
     struct yb_histogram transfer_us;
     uint64_t base_us; /* Averages, for the forecast. */
@@ -277,6 +280,13 @@ void yb_object_count(struct object_tier *object, const struct yb_object_request 
                      enum yb_status status);
 /* The flight's work goes on. */
 void yb_object_flight_over(struct flight *flight, enum yb_status status);
+
+/* ---- metrics (object_show.c) ---- */
+YB_CHECKED enum yb_status yb_object_show_init(struct object_tier *object);
+void yb_object_show_fini(struct object_tier *object);
+void yb_object_show_request(struct object_tier *object, const struct yb_object_request *request,
+                            enum yb_status status);
+void yb_object_show(struct object_tier *object);
 
 /* ---- second requests (object_hedge.c) ---- */
 YB_CHECKED enum yb_status yb_object_hedge_init(struct object_tier *object);

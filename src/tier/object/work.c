@@ -273,6 +273,7 @@ void
 yb_object_count(struct object_tier *object, const struct yb_object_request *request,
                 enum yb_status status)
 {
+    yb_object_show_request(object, request, status);
     if (status == YB_OK || status == YB_NOT_FOUND) {
         object->failures = 0;
     }
