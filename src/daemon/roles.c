@@ -57,6 +57,9 @@ end_nodes(struct yb_roles *roles)
     /* They share one deadline. */
     until_ns = yb_clock_now(process->clock) + process->config->net_drain_ms * YB_NS_PER_MS;
     for (uint32_t i = 0; i < roles->node_count; i++) {
+        yb_node_host_settle(roles->nodes[i], until_ns);
+    }
+    for (uint32_t i = 0; i < roles->node_count; i++) {
         yb_node_host_drain(roles->nodes[i], until_ns);
     }
     for (uint32_t i = 0; i < roles->node_count; i++) {

@@ -32,6 +32,8 @@ struct yb_node_host {
     bool draining;        /* What it says ... */
     uint64_t order_until_ns;
     enum yb_status ordered; /* ... and how it ended. */
+    uint64_t unsettled;     /* Blocks that lie nowhere below memory, when it stops. */
+    struct yb_log *log;
     uint8_t order_body[YB_WIRE_STATE_ORDER_BYTES_MAX];
     /* ---- */
     _Atomic uint64_t turned_ns;
@@ -349,6 +351,7 @@ yb_node_host_open(const struct yb_node_host_options *options, struct yb_node_hos
     }
     host->magic = HOST_MAGIC;
     host->clock = options->worker.loop.clock;
+    host->log = options->node.log;
     yb_net_random_system(NULL, &host->identity, sizeof(host->identity));
     room = sizeof(host->name) - 1;
     room -= length > 0 && options->node.name[length - 1] == ':' ? strlen("65535") : 0;
@@ -410,6 +413,37 @@ yb_node_host_close_port(struct yb_node_host *host)
 {
     YB_ASSERT_OBJ(host, HOST_MAGIC);
     yb_role_close_port(host->role);
+}
+
+static bool
+is_settled(void *owner)
+{
+    struct yb_node_host *host = owner;
+
+    return yb_node_settle(host->node);
+}
+
+static bool
+is_counted(void *owner)
+{
+    struct yb_node_host *host = owner;
+
+    host->unsettled = yb_node_unsettled(host->node);
+    return true;
+}
+
+void
+yb_node_host_settle(struct yb_node_host *host, uint64_t until_ns)
+{
+    uint64_t now_ns = yb_clock_now(host->clock);
+
+    YB_ASSERT_OBJ(host, HOST_MAGIC);
+    (void)yb_role_await(host->role, is_settled, until_ns > now_ns ? until_ns - now_ns : 0);
+    (void)yb_role_await(host->role, is_counted, 0);
+    if (host->unsettled > 0) {
+        yb_log_warn(host->log, "node", "stopped with blocks that lie nowhere below memory",
+                    yb_log_u64("blocks", host->unsettled));
+    }
 }
 
 void

@@ -70,9 +70,11 @@ YB_CHECKED enum yb_status yb_node_host_set_draining(struct yb_node_host *host, b
 /* Wait until it has no block any more, at most `limit_ns`. Returns whether it has none. */
 bool yb_node_host_await_empty(struct yb_node_host *host, uint64_t limit_ns);
 
-/* Take no new requests; then let those that run end, until `until_ns`. Several hosts can be closed
- * together: all ports first. */
+/* Take no new requests; then let blocks that lie nowhere below memory go down there, as many as
+ * there is time for (those that it could not are counted in the log), and requests that run end,
+ * until `until_ns`. Several hosts can be closed together: all ports first. */
 void yb_node_host_close_port(struct yb_node_host *host);
+void yb_node_host_settle(struct yb_node_host *host, uint64_t until_ns);
 void yb_node_host_drain(struct yb_node_host *host, uint64_t until_ns);
 
 /* End it and set *host to NULL. Its blocks are gone. */

@@ -127,6 +127,12 @@ YB_CHECKED enum yb_status yb_node_start(struct yb_node *node, struct yb_net *net
  * be called before its net is drained, which would wait for these. */
 void yb_node_leave(struct yb_node *node);
 
+/* Let all that lies nowhere below memory go down, before the process stops: to be called again and
+ * again, on the loop's thread. Returns whether no more of it is under way. What the tiers could not
+ * take, yb_node_unsettled() counts. Without tiers there is nothing to do and nothing to count. */
+bool yb_node_settle(struct yb_node *node);
+uint64_t yb_node_unsettled(const struct yb_node *node);
+
 /* End timers and calls; requests that wait are answered CLOSED. Later yb_node_idle() is true. To
  * be called on the loop's thread; the heart's part ends by mail. */
 void yb_node_stop(struct yb_node *node);

@@ -130,6 +130,7 @@ struct yb_node_below {
     } queue[YB_NODE_QUEUE];
     uint32_t queue_head;
     uint32_t queue_tail;
+    uint32_t settle_at; /* Of yb_node_settle(): blocks before this one have gone, or cannot. */
 
     struct yb_pool *loads;
     struct yb_node_loading *loading;

@@ -339,3 +339,44 @@ yb_node_demote(struct yb_node *node, struct yb_block *block)
     send_group(node, block);
     return true;
 }
+
+/* ---- before the end -------------------------------------------------------------------------- */
+
+bool
+yb_node_settle(struct yb_node *node)
+{
+    struct yb_node_below *below = node->below;
+
+    if (below == NULL || node->net == NULL || node->stopping) {
+        return true;
+    }
+    while (below->settle_at < yb_block_span(node->blocks)) {
+        struct yb_block *block = yb_block_at(node->blocks, below->settle_at);
+        uint8_t levels =
+            block->state == YB_BLOCK_GRANTED ? wanted(node, block, YB_MOVE_EVICTING) : 0;
+
+        if (levels != 0 && (!fits(node, block) || !send_down(node, block, levels)) &&
+            below->storing != NULL) {
+            return false; /* Those that are under way make room for it. */
+        }
+        below->settle_at++;
+    }
+    return below->storing == NULL;
+}
+
+uint64_t
+yb_node_unsettled(const struct yb_node *node)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; node->below != NULL && i < yb_block_span(node->blocks); i++) {
+        const struct yb_block *block = yb_block_at(node->blocks, i);
+        const struct yb_shelf_record *record =
+            block->state == YB_BLOCK_GRANTED
+                ? yb_shelf_of(node->below->shelf, block->hash, block->grant)
+                : NULL;
+
+        count += block->state == YB_BLOCK_GRANTED && (record == NULL || record->resident == 0);
+    }
+    return count;
+}
