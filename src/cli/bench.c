@@ -36,6 +36,8 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"io", "IO", "ssd: io_uring, threads or auto (auto)"},
     {"mib", "N", "ssd: MiB that each row writes (1024)"},
     {"records", "N", "ssd: records that are recovered (400000)"},
+    {"trace", "FILE", "ssd: run a request trace over a pool and a log twice as large instead"},
+    {"pool", "N", "ssd --trace: blocks of the pool (10000)"},
     {"store", "URL", "object: file:DIR or s3://BUCKET?endpoint=URL (file:yuebing-bench-object)"},
     {NULL, NULL, NULL},
 };
@@ -63,6 +65,8 @@ static const struct {
     {"io", " ssd "},
     {"mib", " ssd "},
     {"records", " ssd "},
+    {"trace", " ssd "},
+    {"pool", " ssd "},
     {"store", " object "},
 };
 

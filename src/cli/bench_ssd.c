@@ -552,7 +552,12 @@ yb_bench_ssd(struct yb_cli *cli)
                     "yuebing bench ssd: %s: %m; name a directory on the disk with --dir\n",
                     bench->directory);
         } else {
-            result = prepare(bench) ? run(bench) : YB_CLI_EXIT_FAILED;
+            if (yb_cli_option(cli, "trace") != NULL) {
+                result = yb_bench_ssd_trace(cli, yb_cli_option(cli, "trace"), bench->directory,
+                                            bench->io);
+            } else {
+                result = prepare(bench) ? run(bench) : YB_CLI_EXIT_FAILED;
+            }
             (void)rmdir(bench->directory);
         }
     }

@@ -34,4 +34,9 @@ double yb_bench_disk_write(struct yb_bench_disk *disk, uint64_t size, uint32_t d
 double yb_bench_disk_read(struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t count,
                           bool in_order);
 
+struct yb_cli;
+
+/* Run a trace over a pool and a log in `directory`; return an exit status. */
+int yb_bench_ssd_trace(struct yb_cli *cli, const char *path, const char *directory, const char *io);
+
 #endif /* YB_CLI_BENCH_SSD_H */
