@@ -9,6 +9,8 @@
  *     yb_client_open      -> a client, with a worker thread of its own
  *     yb_client_put       -> blocks into the store
  *     yb_client_get       -> blocks, or ranges of them, into your buffers
+ *     yb_client_fetch     -> the same without waiting: where blocks are and when they can be here
+ *                            is known at once, the bytes come one block after the other
  *     yb_client_exist     -> which are there, without reading them
  *     yb_client_remove    -> away with them
  *     yb_client_pin       -> borrow blocks of a node on this host, without a copy
@@ -82,6 +84,15 @@ struct yb_client_options {
     uint64_t bytes_per_block;
 };
 
+/* Where a block lies, as far as the directory knows. */
+enum yb_client_tier {
+    YB_CLIENT_TIER_NONE, /* Nowhere, or nobody knows. */
+    YB_CLIENT_TIER_DEVICE,
+    YB_CLIENT_TIER_DRAM,
+    YB_CLIENT_TIER_SSD,
+    YB_CLIENT_TIER_OBJECT,
+};
+
 /* One key of a batch. */
 struct yb_client_item {
     const void *key;
@@ -93,6 +104,8 @@ struct yb_client_item {
     uint64_t group;  /* put: blocks of a group lie on one node if it has room, and are evicted
                                 together; 0: none. */
     uint64_t parent; /* put: first 8 bytes of the hash of the block before; 0: none. */
+    uint64_t
+        timeout_ns; /* fetch: its own limit, if it is shorter than the call's; 0: the call's. */
 
     /* ---- results ---- */
     enum yb_status status;
@@ -103,6 +116,8 @@ struct yb_client_item {
     uint64_t eta_ns;   /* exist, IN_PROGRESS: when it may be there. */
     const void *data;  /* pin: the value. */
     uint64_t pin;      /* pin: for the release. */
+    uint64_t ready_ns; /* fetch: how long it will take, as of the lookup; 0: not known. */
+    uint32_t tier;     /* fetch: enum yb_client_tier, as of the lookup. */
     bool gated; /* exist, NOT_FOUND: it is there (`grant`, `size`, `replicas`), and the reuse gate
                  * says that loading it does not pay. */
 };
@@ -245,6 +260,54 @@ YB_API void yb_client_cancel(struct yb_client *client, yb_client_handle handle);
 /* Give an ended batch's record back. */
 YB_API YB_CHECKED enum yb_status yb_client_finish(struct yb_client *client,
                                                   yb_client_handle handle);
+
+/* ---- fetch: half synchronous, half asynchronous --------------------------------------------- */
+
+/* Zero the struct and set `struct_bytes`. May be NULL: all defaults. */
+struct yb_client_fetch_options {
+    size_t struct_bytes;
+    bool ordered;    /* yb_client_fetch_next() hands items out in the order of the list. */
+    uint32_t window; /* At most so many items are asked of nodes at a time; 0: what the client's
+                          * messages take. */
+    int event_fd;    /* > 0: an eventfd to which 1 is added for each item that ends, and 1 for
+                          * the fetch. */
+    void (*done)(void *owner, yb_client_handle handle); /* As for yb_client_submit(). */
+    void *owner;
+};
+
+/* Get blocks, and return as soon as it is known where they are: after one question to the
+ * directory, for however many items. Of each item `tier` and `ready_ns` are then set, and stay;
+ * status and bytes are its outcome's, as of a get, and may be read once the item has ended. Items
+ * end one by one, each once, in the order in which they come; from then on nothing touches its
+ * memory. What lies in memory of this host is moved by this very thread before the call returns, as
+ * far as two milliseconds take it, and unless the fetch has a callback.
+ *
+ * Those whose time is shortest are asked for first. A block that is still being put is waited for;
+ * its `ready_ns` is when its writer may be done. Fetches of one block join, at its node, in one
+ * reading from below; it takes the highest class and the earliest deadline of them, and ends early
+ * when the last has been cancelled.
+ *
+ * poll, wait, cancel and finish take its handle as that of any batch. On OK the fetch ends once, by
+ * the call's deadline. Fails with INVALID, AGAIN, CLOSED; nothing was started then. */
+YB_API YB_CHECKED enum yb_status yb_client_fetch(struct yb_client *client,
+                                                 struct yb_client_item *items, uint32_t count,
+                                                 const struct yb_client_call *call,
+                                                 const struct yb_client_fetch_options *options,
+                                                 yb_client_handle *handle_out);
+
+/* OK: the item has ended; IN_PROGRESS; INVALID: no such item; CLOSED: no such fetch. */
+YB_API YB_CHECKED enum yb_status yb_client_fetch_poll(struct yb_client *client,
+                                                      yb_client_handle handle, uint32_t index);
+
+/* Wait at most `timeout_ns` (0: not at all) for an item that has ended and was not handed out yet.
+ * TIMED_OUT; NOT_FOUND: all were; CLOSED. */
+YB_API YB_CHECKED enum yb_status yb_client_fetch_next(struct yb_client *client,
+                                                      yb_client_handle handle, uint64_t timeout_ns,
+                                                      uint32_t *index_out);
+
+/* Ask one item to end early; it still ends once. The other items go on. */
+YB_API void yb_client_fetch_cancel(struct yb_client *client, yb_client_handle handle,
+                                   uint32_t index);
 
 /* ---- memory ------------------------------------------------------------------------------- */
 

@@ -37,9 +37,8 @@ handle_of(const struct yb_client_record *record)
     return (uint64_t)record->generation << 32 | (record->slot + 1);
 }
 
-/* Return the record that a handle names; NULL: it was given back, or never was. */
-static struct yb_client_record *
-find_locked(struct yb_client *client, yb_client_handle handle)
+struct yb_client_record *
+yb_client_find(struct yb_client *client, yb_client_handle handle)
 {
     uint32_t slot = (uint32_t)handle - 1;
     struct yb_client_record *record;
@@ -68,6 +67,7 @@ tell(struct yb_client_record *record)
     uint64_t one = 1;
 
     yb_lock_acquire(&client->lock);
+    yb_client_fetching_end(record->fetch);
     atomic_store_explicit(&record->state, YB_CLIENT_RECORD_ENDED, memory_order_release);
     if (event_fd > 0) {
         /* Under the lock, though it is a system call: whoever sees the end may close it. */
@@ -141,6 +141,8 @@ give_locked(struct yb_client *client, struct yb_client_record *record)
 {
     atomic_store(&record->state, YB_CLIENT_RECORD_FREE);
     record->generation++;
+    yb_client_fetching_free(record->fetch);
+    record->fetch = NULL;
     if (record->cancel_out) {
         record->finished = true; /* Its mail is still on its way. */
         return;
@@ -155,17 +157,33 @@ run_cancel(struct yb_mail *mail)
         (struct yb_client_record *)((uint8_t *)mail - offsetof(struct yb_client_record, cancel));
     struct yb_client *client = record->client;
     bool running;
+    bool whole;
 
     yb_lock_acquire(&client->lock);
     record->cancel_out = false;
+    whole = record->cancelled;
     running = atomic_load(&record->state) == YB_CLIENT_RECORD_RUNNING;
     if (record->finished) {
         record->finished = false;
         client->free_records[client->free_count++] = record->slot;
     }
     yb_lock_release(&client->lock);
-    if (running) {
+    if (running && whole) {
         yb_stripe_cancel(client->core, &record->batch);
+    } else if (running) {
+        yb_client_fetching_cancel(record);
+    }
+}
+
+void
+yb_client_cancel_soon(struct yb_client_record *record)
+{
+    struct yb_client *client = record->client;
+
+    yb_lock_assert_held(&client->lock);
+    if (!yb_client_has_ended(record) && !record->cancel_out && !client->closing) {
+        record->cancel_out = true;
+        yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(client->worker)), &record->cancel);
     }
 }
 
@@ -196,6 +214,7 @@ yb_client_records_fini(struct yb_client *client)
     for (uint32_t i = 0; i < client->record_count; i++) {
         YB_ASSERT(atomic_load(&client->records[i]->state) != YB_CLIENT_RECORD_RUNNING);
         YB_ASSERT(pthread_cond_destroy(&client->records[i]->changed) == 0);
+        yb_client_fetching_free(client->records[i]->fetch);
         free(client->records[i]);
     }
     client->record_count = 0;
@@ -221,17 +240,10 @@ yb_client_make_batch(enum yb_client_batch_kind kind, struct yb_client_item *item
     };
 }
 
-/* How whoever began a batch hears of its end. */
-struct ending {
-    void (*done)(void *owner, yb_client_handle handle);
-    void *owner;
-    int event_fd;
-};
-
-/* Begin; *record_out and *handle_out are set before the batch can end. */
-static enum yb_status
-begin(struct yb_client *client, const struct yb_client_batch *batch, const struct ending *ending,
-      struct yb_client_record **record_out, yb_client_handle *handle_out)
+enum yb_status
+yb_client_begin(struct yb_client *client, const struct yb_client_batch *batch,
+                const struct yb_client_ending *ending, struct yb_client_record **record_out,
+                yb_client_handle *handle_out)
 {
     struct yb_client_record *record = NULL;
     enum yb_status status = YB_CLOSED;
@@ -252,6 +264,8 @@ begin(struct yb_client *client, const struct yb_client_batch *batch, const struc
         record->done = ending->done;
         record->owner = ending->owner;
         record->event_fd = ending->event_fd;
+        record->fetch = ending->fetch;
+        record->cancelled = false;
         record->finished = false;
         yb_mail_init(&record->start, run_start);
         yb_mail_init(&record->cancel, run_cancel);
@@ -271,8 +285,8 @@ begin(struct yb_client *client, const struct yb_client_batch *batch, const struc
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static bool
-has_ended(const struct yb_client_record *record)
+bool
+yb_client_has_ended(const struct yb_client_record *record)
 {
     return atomic_load_explicit(&record->state, memory_order_acquire) == YB_CLIENT_RECORD_ENDED;
 }
@@ -283,14 +297,14 @@ spin(const struct yb_client_record *record, uint64_t until_ns)
 {
     do {
         for (uint32_t i = 0; i < SPIN_ROUNDS; i++) {
-            if (has_ended(record)) {
+            if (yb_client_has_ended(record)) {
                 return true;
             }
             pause_briefly();
         }
         (void)sched_yield(); /* The worker may be waiting for this very core. */
     } while (yb_clock_now(yb_clock_system()) < until_ns);
-    return has_ended(record);
+    return yb_client_has_ended(record);
 }
 
 /* Wait for the end of a batch whose record nobody else gives back. It ends by its deadline: the
@@ -306,7 +320,7 @@ await(struct yb_client *client, struct yb_client_record *record)
         outcome = YB_SPIN_WON;
     } else {
         yb_lock_acquire(&client->lock);
-        while (!has_ended(record)) {
+        while (!yb_client_has_ended(record)) {
             (void)yb_lock_wait(&client->lock, &record->changed, WAIT_STEP_NS);
         }
         yb_lock_release(&client->lock);
@@ -319,9 +333,8 @@ await(struct yb_client *client, struct yb_client_record *record)
                           memory_order_relaxed);
 }
 
-/* Take the worker's loop, if a batch can be waited for by turning it. */
-static bool
-take_loop(struct yb_client *client)
+bool
+yb_client_take_loop(struct yb_client *client)
 {
     if (atomic_load(&client->callbacks) != 0 || !yb_worker_take(client->worker)) {
         return false;
@@ -331,8 +344,8 @@ take_loop(struct yb_client *client)
 }
 
 /* Give the loop back. What is to be told to others is told by the worker's own thread. */
-static void
-give_loop(struct yb_client *client)
+void
+yb_client_give_loop(struct yb_client *client)
 {
     bool busy =
         client->told != NULL || !yb_client_core_calm(client->core) || !yb_client_admin_idle(client);
@@ -353,7 +366,7 @@ give_loop(struct yb_client *client)
 static void
 drive(struct yb_client *client, const struct yb_client_record *record)
 {
-    while (!has_ended(record) && atomic_load(&client->callbacks) == 0) {
+    while (!yb_client_has_ended(record) && atomic_load(&client->callbacks) == 0) {
         yb_loop_turn(yb_worker_loop(client->worker), YB_NEVER);
     }
 }
@@ -361,7 +374,7 @@ drive(struct yb_client *client, const struct yb_client_record *record)
 enum yb_status
 yb_client_run_batch(struct yb_client *client, struct yb_client_batch *batch)
 {
-    const struct ending ending = {0};
+    const struct yb_client_ending ending = {0};
     struct yb_client_record *record;
     yb_client_handle handle;
     enum yb_status status;
@@ -370,18 +383,18 @@ yb_client_run_batch(struct yb_client *client, struct yb_client_batch *batch)
     if (yb_client_inside(client)) {
         return YB_INVALID; /* It would wait for itself. */
     }
-    taken = take_loop(client);
-    status = begin(client, batch, &ending, &record, &handle);
+    taken = yb_client_take_loop(client);
+    status = yb_client_begin(client, batch, &ending, &record, &handle);
     if (taken) {
         if (status == YB_OK) {
             drive(client, record);
         }
-        give_loop(client);
+        yb_client_give_loop(client);
     }
     if (status != YB_OK) {
         return status;
     }
-    if (!has_ended(record)) {
+    if (!yb_client_has_ended(record)) {
         await(client, record);
     }
     yb_lock_acquire(&client->lock);
@@ -491,7 +504,7 @@ yb_client_submit(struct yb_client *client, enum yb_client_op op, struct yb_clien
                  void (*done)(void *owner, yb_client_handle handle), void *owner, int event_fd,
                  yb_client_handle *handle_out)
 {
-    const struct ending ending = {.done = done, .owner = owner, .event_fd = event_fd};
+    const struct yb_client_ending ending = {.done = done, .owner = owner, .event_fd = event_fd};
     struct yb_client_record *record;
     struct yb_client_call call;
     enum yb_status status = yb_client_enter(client);
@@ -506,7 +519,7 @@ yb_client_submit(struct yb_client *client, enum yb_client_op op, struct yb_clien
     if (status == YB_OK) {
         struct yb_client_batch batch = yb_client_make_batch(kind_of(op), items, count, &call);
 
-        status = begin(client, &batch, &ending, &record, handle_out);
+        status = yb_client_begin(client, &batch, &ending, &record, handle_out);
     }
     yb_client_leave(client);
     return status;
@@ -522,8 +535,8 @@ yb_client_poll(struct yb_client *client, yb_client_handle handle)
         return status;
     }
     yb_lock_acquire(&client->lock);
-    record = find_locked(client, handle);
-    status = record == NULL ? YB_CLOSED : has_ended(record) ? YB_OK : YB_IN_PROGRESS;
+    record = yb_client_find(client, handle);
+    status = record == NULL ? YB_CLOSED : yb_client_has_ended(record) ? YB_OK : YB_IN_PROGRESS;
     yb_lock_release(&client->lock);
     yb_client_leave(client);
     return status;
@@ -540,10 +553,10 @@ yb_client_wait(struct yb_client *client, yb_client_handle handle, uint64_t timeo
     }
     yb_lock_acquire(&client->lock);
     for (;;) {
-        struct yb_client_record *record = find_locked(client, handle);
+        struct yb_client_record *record = yb_client_find(client, handle);
         uint64_t now_ns = yb_clock_now(yb_clock_system());
 
-        if (record == NULL || has_ended(record)) {
+        if (record == NULL || yb_client_has_ended(record)) {
             status = record == NULL ? YB_CLOSED : YB_OK;
             break;
         }
@@ -569,10 +582,10 @@ yb_client_cancel(struct yb_client *client, yb_client_handle handle)
         return;
     }
     yb_lock_acquire(&client->lock);
-    record = find_locked(client, handle);
-    if (record != NULL && !has_ended(record) && !record->cancel_out && !client->closing) {
-        record->cancel_out = true;
-        yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(client->worker)), &record->cancel);
+    record = yb_client_find(client, handle);
+    if (record != NULL) {
+        record->cancelled = true;
+        yb_client_cancel_soon(record);
     }
     yb_lock_release(&client->lock);
     yb_client_leave(client);
@@ -588,10 +601,10 @@ yb_client_finish(struct yb_client *client, yb_client_handle handle)
         return status;
     }
     yb_lock_acquire(&client->lock);
-    record = find_locked(client, handle);
+    record = yb_client_find(client, handle);
     if (record == NULL) {
         status = YB_CLOSED;
-    } else if (!has_ended(record)) {
+    } else if (!yb_client_has_ended(record)) {
         status = YB_BUSY;
     } else {
         give_locked(client, record);

@@ -6,6 +6,7 @@
  *     client_batch.c  batches: records and handles, mail to the worker, waiting
  *     client_look.c   listings, removal by pattern, nodes, counters
  *     client_drain.c  orders of an administrator
+ *     client_fetch.c  fetches: items that end one by one
  *     client_beside.c what src/compat needs: where values are, and copies of them
  *     client_pin.c    memory of this host: the engine, what is registered, what is borrowed
  *     chain.c         keys of sequences
@@ -50,6 +51,9 @@ enum yb_client_record_state {
     YB_CLIENT_RECORD_ENDED,
 };
 
+/* A fetch, as its caller sees it. Under the client's lock. */
+struct yb_client_fetching;
+
 struct yb_client_record {
     struct yb_client *client;
     uint32_t slot;           /* Immutable. */
@@ -60,8 +64,10 @@ struct yb_client_record {
     struct yb_client_batch batch;
     struct yb_mail start;
     struct yb_mail cancel;
-    bool cancel_out; /* Under the lock: the mail is on its way ... */
-    bool finished;   /* ... and the record is given back when it has come. */
+    struct yb_client_fetching *fetch; /* NULL: it is none. */
+    bool cancelled;                   /* As a whole. */
+    bool cancel_out;                  /* Under the lock: the mail is on its way ... */
+    bool finished;                    /* ... and the record is given back when it has come. */
     pthread_cond_t changed;
     struct yb_client_record *told_next;
     void (*done)(void *owner, yb_client_handle handle); /* NULL: somebody waits. */
@@ -142,6 +148,41 @@ struct yb_client_batch yb_client_make_batch(enum yb_client_batch_kind kind,
                                             const struct yb_client_call *call);
 
 void yb_client_records_fini(struct yb_client *client);
+
+/* How whoever began a batch hears of its end. */
+struct yb_client_ending {
+    void (*done)(void *owner, yb_client_handle handle);
+    void *owner;
+    int event_fd;
+    struct yb_client_fetching *fetch; /* The record's, on OK. */
+};
+
+/* Begin; *record_out and *handle_out are set before the batch can end. */
+YB_CHECKED enum yb_status yb_client_begin(struct yb_client *client,
+                                          const struct yb_client_batch *batch,
+                                          const struct yb_client_ending *ending,
+                                          struct yb_client_record **record_out,
+                                          yb_client_handle *handle_out);
+
+/* Return the record that a handle names; NULL: it was given back, or never was. Under the lock. */
+struct yb_client_record *yb_client_find(struct yb_client *client, yb_client_handle handle);
+bool yb_client_has_ended(const struct yb_client_record *record);
+
+/* Let the worker see what is to be cancelled. Under the lock. */
+void yb_client_cancel_soon(struct yb_client_record *record);
+
+/* Take the worker's loop, if what comes can be waited for by turning it; and give it back. */
+YB_CHECKED bool yb_client_take_loop(struct yb_client *client);
+void yb_client_give_loop(struct yb_client *client);
+
+/* ---- client_fetch.c ---- */
+
+/* Under the lock: all items have ended, and the record is done with. */
+void yb_client_fetching_end(struct yb_client_fetching *fetch);
+void yb_client_fetching_free(struct yb_client_fetching *fetch);
+
+/* On the worker: end the items that were cancelled. */
+void yb_client_fetching_cancel(struct yb_client_record *record);
 
 /* ---- client_pin.c ---- */
 

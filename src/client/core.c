@@ -64,6 +64,9 @@ yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status)
     /* FENCED is between nodes and directories: to callers the node is away. */
     work->batch->items[index].status = status == YB_FENCED ? YB_PEER_LOST : status;
     work->left--;
+    if (work->batch->kind == YB_CLIENT_FETCH) {
+        yb_core_fetch_ended(work, index);
+    }
     if (work->left == 0) {
         yb_core_pump_soon(work);
     }
@@ -163,10 +166,14 @@ yb_core_io_give(struct yb_core_io *io)
     }
     YB_ASSERT(work->ios > 0);
     work->ios--;
+    if (io->type == YB_WIRE_NODE_TYPE_GET || io->type == YB_WIRE_NODE_TYPE_PIN) {
+        work->flying -= io->count;
+    }
     core->spare_ios++;
     yb_pool_give(core->ios, io);
     yb_core_pump_soon(work);
-    if (core->spare_ios == 1) { /* Others may have waited for one. */
+    /* Others may have waited for one. */
+    if (core->spare_ios == 1 || core->spare_ios == core->ios_max / 4 + 1) {
         for (work = core->works; work != NULL; work = work->next) {
             yb_core_pump_soon(work);
         }
@@ -210,6 +217,22 @@ yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call))
     io->call.sent = false;
     io->bytes = 0;
     done(&io->call);
+}
+
+void
+yb_core_io_cancel(struct yb_core_io *io)
+{
+    struct yb_client_core *core = io->core;
+    struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
+    struct yb_peer *peer = io->slot == 0 ? core->directory : member != NULL ? member->peer : NULL;
+
+    if (io->moving) {
+        if (yb_transfer_cancel(core->options.engine, io->batch) != YB_OK) {
+            YB_ASSERT(false); /* It is released by its mail, which has not come. */
+        }
+    } else if (peer != NULL && (io->slot == 0 || member->wire.incarnation == io->incarnation)) {
+        yb_peer_cancel(peer, &io->call);
+    }
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -260,12 +283,16 @@ work_join(struct yb_core_work *work)
         case YB_CLIENT_GET:
         case YB_CLIENT_PIN: yb_core_get_begin(work, i); break;
         case YB_CLIENT_EXIST: yb_core_push(work, &work->lookup, i, YB_CORE_WANT_LOOKUP); break;
+        case YB_CLIENT_FETCH:
+            break; /* By yb_core_fetch_begin(). */
         /* REMOVE and RELEASE */
         default: yb_core_push(work, &work->ready, i, YB_CORE_READY); break;
         }
     }
     if (batch->kind == YB_CLIENT_PUT) {
         yb_core_put_begin(work);
+    } else if (batch->kind == YB_CLIENT_FETCH) {
+        yb_core_fetch_begin(work);
     }
 }
 
@@ -303,6 +330,7 @@ work_over(struct yb_core_work *work, enum yb_status status)
     end_list(work, &work->lookup, status);
     end_list(work, &work->intent, status);
     end_list(work, &work->ready, status);
+    end_list(work, &work->below, status);
     end_list(work, &work->resting, status);
     if (work->batch->kind == YB_CLIENT_REMOVE_ALL && work->ios == 0) {
         work->batch->status = status;
@@ -350,6 +378,8 @@ on_pump(struct yb_task *task)
     if (work->left == 0 && work->ios == 0) {
         if (work->batch->kind == YB_CLIENT_EXIST) {
             yb_core_gate(work);
+        } else if (work->batch->kind == YB_CLIENT_FETCH) {
+            yb_core_fetch_pump(work);
         }
         work_finish(work);
         return;
@@ -368,6 +398,10 @@ on_pump(struct yb_task *task)
     case YB_CLIENT_REMOVE: yb_core_remove_pump(work); break;
     case YB_CLIENT_RELEASE: yb_core_release_pump(work); break;
     case YB_CLIENT_REMOVE_ALL: yb_core_remove_all_pump(work); break;
+    case YB_CLIENT_FETCH:
+        yb_core_lookup_pump(work);
+        yb_core_fetch_pump(work);
+        break;
     default:
         yb_core_lookup_pump(work);
         yb_core_get_pump(work);
@@ -384,6 +418,7 @@ work_finish(struct yb_core_work *work)
 
     yb_loop_disarm(loop, &work->deadline);
     yb_loop_disarm(loop, &work->rest);
+    yb_loop_disarm(loop, &work->due);
     yb_loop_undefer(loop, &work->pump);
     if (work->previous != NULL) {
         work->previous->next = work->next;
@@ -396,6 +431,7 @@ work_finish(struct yb_core_work *work)
     work->next = core->free_works;
     core->free_works = work;
     core->work_count--;
+    core->fetches -= batch->kind == YB_CLIENT_FETCH;
     if (batch->kind == YB_CLIENT_PUT) {
         yb_core_put_twins(work);
     }
@@ -420,6 +456,7 @@ work_take(struct yb_client_core *core, uint32_t count)
         work->pump.run = on_pump;
         yb_timer_init(&work->deadline, on_deadline);
         yb_timer_init(&work->rest, on_rest);
+        yb_timer_init(&work->due, yb_core_fetch_on_due);
     }
     if (work->room < count) {
         struct yb_core_item *items = malloc((size_t)count * sizeof(*items));
@@ -486,6 +523,8 @@ work_items(struct yb_core_work *work)
         item->replicas = 0;
         item->data = NULL;
         item->gated = false;
+        item->ready_ns = 0;
+        item->tier = YB_CLIENT_TIER_NONE;
     }
 }
 
@@ -506,6 +545,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
         return YB_AGAIN;
     }
     core->work_count++;
+    core->fetches += batch->kind == YB_CLIENT_FETCH;
     batch->work = work;
     batch->status = YB_OK;
     batch->total = 0;
@@ -515,7 +555,11 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     work->write = batch->kind == YB_CLIENT_PUT ? yb_core_random(core) | 1u : 0;
     work->joined = 0;
     work->cancelled = work->over = false;
-    work->lookup = work->intent = work->ready = work->resting = empty;
+    work->lookup = work->intent = work->ready = work->below = work->resting = empty;
+    work->unlooked = batch->count;
+    work->flying = 0;
+    work->told = false;
+    batch->here = 0;
     work->walk_row = 0;
     batch->striped = 0;
     work->walk_cursor = 0;
@@ -541,19 +585,8 @@ yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch
     }
     work->cancelled = true;
     for (struct yb_core_io *io = core->io_list; io != NULL; io = io->next) {
-        if (io->work == work && io->moving) {
-            if (yb_transfer_cancel(core->options.engine, io->batch) != YB_OK) {
-                YB_ASSERT(false); /* It is released by its mail, which has not come. */
-            }
-        } else if (io->work == work) {
-            struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
-            struct yb_peer *peer = io->slot == 0    ? core->directory
-                                   : member != NULL ? member->peer
-                                                    : NULL;
-
-            if (peer != NULL && (io->slot == 0 || member->wire.incarnation == io->incarnation)) {
-                yb_peer_cancel(peer, &io->call);
-            }
+        if (io->work == work) {
+            yb_core_io_cancel(io);
         }
     }
     work_over(work, YB_CANCELLED);
@@ -578,7 +611,7 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
     core->options.tenant =
         options->tenant != NULL && options->tenant[0] != '\0' ? options->tenant : "default";
     core->net = net;
-    core->spare_ios = ios;
+    core->spare_ios = core->ios_max = ios;
     core->members = calloc(YB_CORE_MEMBERS_MAX, sizeof(*core->members));
     core->choices = calloc(YB_CORE_MEMBERS_MAX, sizeof(*core->choices));
     core->row_of_slot = calloc(65536, sizeof(*core->row_of_slot));

@@ -83,6 +83,7 @@ enum yb_client_batch_kind {
     YB_CLIENT_REMOVE_ALL, /* No items; its count is in `total`. */
     YB_CLIENT_PIN,        /* Borrow; the bytes of an item are at `data`. */
     YB_CLIENT_RELEASE,    /* Give back, by `pin`. */
+    YB_CLIENT_FETCH,      /* A get whose items are looked up first, and end one by one. */
 };
 
 struct yb_client_batch {
@@ -100,6 +101,13 @@ struct yb_client_batch {
     /* Of stripe.h, which alone sets them. */
     bool raw;             /* GET: a manifest is read as what it is. */
     uint16_t block_flags; /* PUT: beside those of `put`. */
+    /* FETCH: at most so many items are asked of nodes at a time; 0: no bound. */
+    uint32_t window;
+    /* FETCH: every item has been looked up, or has ended. Runs once, before `done`. */
+    void (*looked)(struct yb_client_batch *batch);
+    /* FETCH: an item has its outcome, and its memory is quiet; none for what is striped: that ends
+     * with the batch. It must not submit or cancel. */
+    void (*ended)(struct yb_client_batch *batch, uint32_t index);
     void (*done)(struct yb_client_batch *batch);
     void *owner;
 
@@ -109,6 +117,8 @@ struct yb_client_batch {
     /* Items that are manifests: unless it is raw, a GET leaves them IN_PROGRESS. In an EXIST their
      * size is YB_CORE_STRIPED_SIZE. */
     uint32_t striped;
+
+    uint32_t here; /* FETCH: items that lie in memory of this host, and are on their way. */
 
     /* ---- the core's ---- */
     void *work;
@@ -150,6 +160,10 @@ YB_CHECKED enum yb_status yb_client_core_submit(struct yb_client_core *core,
 
 /* End a batch early; `done` runs when all of it is quiet. */
 void yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch);
+
+/* End one item of a FETCH early. */
+void yb_client_core_cancel_item(struct yb_client_core *core, struct yb_client_batch *batch,
+                                uint32_t index);
 
 /* Whether the directory has told us who is there; batches wait for that by themselves. */
 bool yb_client_core_ready(const struct yb_client_core *core);

@@ -67,7 +67,7 @@ take_place(struct yb_core_work *work, uint32_t index, const struct yb_wire_looku
     if (!item->versioned && item->grant != 0) {
         yb_hints_set(core->hints, item->hash, &hint); /* C4: immutable blocks only. */
     }
-    yb_core_push(work, &work->ready, index, YB_CORE_READY);
+    yb_core_get_ready(work, index);
 }
 
 /* What a lookup says of an item whose existence was asked. */
@@ -105,6 +105,10 @@ take_answer(struct yb_core_work *work, uint32_t index, const struct yb_wire_look
     bool there = answer->presence == YB_WIRE_PRESENCE_PRESENT ||
                  answer->presence == YB_WIRE_PRESENCE_SUSPECT;
 
+    if (work->batch->kind == YB_CLIENT_FETCH &&
+        !yb_core_fetch_looked(work, index, answer, there && answer->slot0 != 0)) {
+        return;
+    }
     if (work->batch->kind == YB_CLIENT_EXIST) {
         take_presence(work, index, answer);
     } else if (there && answer->slot0 != 0) {
@@ -210,6 +214,7 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
 {
     struct yb_client_core *core = work->core;
     struct yb_core_item *item = &work->items[index];
+    enum yb_status over;
     uint32_t rows[4];
 
     if (why == YB_NOT_FOUND && item->last != YB_NOT_FOUND) {
@@ -223,11 +228,17 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
                                           : why);
         return;
     }
+    yb_core_fetch_missed(work, index);
+    over = yb_core_fetch_over(work, index);
+    if (over != YB_OK) {
+        yb_core_end(work, index, over);
+        return;
+    }
     for (uint32_t i = 0; i < item->slot_count; i++) {
         rows[i] = yb_core_row(core, item->slots[i]);
     }
     if (yb_choose_source(core->choices, rows, item->slot_count, item->tried, 0) != UINT32_MAX) {
-        yb_core_push(work, &work->ready, index, YB_CORE_READY);
+        yb_core_get_ready(work, index);
         return;
     }
     if (item->hinted) {
@@ -378,10 +389,11 @@ on_got(struct yb_call *call)
 /* How long one node may take while others could be asked: half of what is left. One that failed
  * lately is only tried. */
 static uint64_t
-attempt_deadline(const struct yb_core_work *work, bool others, bool probe)
+attempt_deadline(const struct yb_core_io *io, bool others, bool probe)
 {
-    uint64_t now_ns = yb_core_now(work->core);
-    uint64_t deadline_ns = work->batch->deadline_ns;
+    uint64_t now_ns = yb_core_now(io->core);
+    uint64_t deadline_ns = io->work->batch->kind == YB_CLIENT_FETCH ? yb_core_fetch_deadline(io)
+                                                                    : io->work->batch->deadline_ns;
 
     if (probe) {
         return deadline_ns < now_ns + PROBE_NS ? deadline_ns : now_ns + PROBE_NS;
@@ -415,7 +427,7 @@ yb_core_get_close(struct yb_core_io *io)
         item->probed = probe;
         others = others && (item->hinted || item->slot_count > 1);
     }
-    io->call.deadline_ns = attempt_deadline(work, others, probe);
+    io->call.deadline_ns = attempt_deadline(io, others, probe);
 }
 
 static void
@@ -499,12 +511,12 @@ choose(struct yb_core_work *work, uint32_t index)
  * messages are under way. */
 static struct yb_core_io *
 open_io(struct yb_core_work *work, uint32_t index, struct yb_core_member *member,
-        enum yb_core_route route)
+        enum yb_core_route route, uint32_t items_max)
 {
     bool near = route == YB_CORE_NEAR;
     struct yb_core_io **open = near ? &member->open_near : &member->open;
 
-    if (*open != NULL && yb_core_get_full(*open, work, index)) {
+    if (*open != NULL && ((*open)->count >= items_max || yb_core_get_full(*open, work, index))) {
         struct yb_core_io *full = *open;
 
         *open = NULL;
@@ -522,17 +534,20 @@ open_io(struct yb_core_work *work, uint32_t index, struct yb_core_member *member
 }
 
 void
-yb_core_get_pump(struct yb_core_work *work)
+yb_core_get_list(struct yb_core_work *work, struct yb_core_list *list, uint32_t items_max,
+                 uint32_t spare)
 {
     struct yb_client_core *core = work->core;
+    uint32_t window = work->batch->kind == YB_CLIENT_FETCH ? work->batch->window : 0;
     uint32_t index;
 
-    while (work->ready.head != YB_CORE_NONE && core->spare_ios > 0) {
+    while (list->head != YB_CORE_NONE && core->spare_ios > spare &&
+           (window == 0 || work->flying < window)) {
         enum yb_core_route route;
         struct yb_core_io *io;
         uint32_t row;
 
-        index = yb_core_pop(work, &work->ready);
+        index = yb_core_pop(work, list);
         row = choose(work, index);
         if (row == YB_CORE_NONE) {
             continue;
@@ -541,13 +556,14 @@ yb_core_get_pump(struct yb_core_work *work)
         if (route == YB_CORE_NOWHERE) {
             continue; /* The item was dealt with. */
         }
-        io = open_io(work, index, &core->members[row], route);
+        io = open_io(work, index, &core->members[row], route, items_max);
         if (io == NULL) {
             work->items[index].tried = 0;
-            yb_core_push(work, &work->ready, index, YB_CORE_READY);
+            yb_core_push(work, list, index, YB_CORE_READY);
             break;
         }
         yb_core_get_add(io, index);
+        work->flying++;
     }
     for (uint32_t row = 0; row < core->member_count; row++) {
         struct yb_core_io *open = core->members[row].open;
@@ -561,4 +577,17 @@ yb_core_get_pump(struct yb_core_work *work)
             yb_core_pin_send(near);
         }
     }
+}
+
+void
+yb_core_get_ready(struct yb_core_work *work, uint32_t index)
+{
+    yb_core_push(work, work->items[index].below ? &work->below : &work->ready, index,
+                 YB_CORE_READY);
+}
+
+void
+yb_core_get_pump(struct yb_core_work *work)
+{
+    yb_core_get_list(work, &work->ready, YB_CORE_MOVE_ITEMS, 0);
 }

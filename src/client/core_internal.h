@@ -4,7 +4,7 @@
  *
  * Which file: core.c life, batches, messages; core_members.c who is there; core_get.c lookups,
  * gets, exists; core_put.c puts; core_remove.c removals; core_look.c single questions;
- * core_watch.c news of what is gone; core_near.c the engine's way: gets by pins; core_pull.c puts
+ * core_fetch.c fetches; core_watch.c news of what is gone; core_near.c the engine's way: gets by pins; core_pull.c puts
  * that are fetched; core_borrow.c loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
@@ -73,6 +73,7 @@ struct yb_core_item {
     uint64_t grant;                 /* That is expected; 0: any. */
     uint64_t room;                  /* Bytes of its pieces. */
     uint64_t epoch;                 /* Of a put: of the directory that it was announced to. */
+    uint64_t deadline_ns;           /* Of a fetch: its own. */
     uint32_t next;                  /* In its list. */
     uint32_t head;                  /* Of a put: 1 + an item whose hash leads to here; 0: none. */
     uint32_t twin;                  /* Of a put: 1 + the item that goes for it; 0: none. */
@@ -92,6 +93,10 @@ struct yb_core_item {
     bool doubted;   /* Some attempt of a put may have been applied. */
     bool announced; /* The directory tells others that this put is under way. */
     bool frames;    /* The engine's way has failed it. */
+    bool looked;    /* Of a fetch: the directory has said what it knows of it. */
+    bool below;     /* It lies below memory: whoever asks for it waits. */
+    bool here;      /* It lies in memory of this host. */
+    bool cancelled; /* Nobody wants it any more. */
     uint8_t device; /* enum yb_core_device: whether it is asked of is found out once. */
     int32_t last;   /* Why the last attempt failed. */
 };
@@ -121,6 +126,12 @@ struct yb_core_work {
     struct yb_timer deadline;
     struct yb_timer rest;
     struct yb_task pump;
+    /* Of a fetch. */
+    struct yb_core_list below; /* Like `ready`, of blocks that lie below memory. */
+    struct yb_timer due;       /* The next item's own deadline. */
+    uint32_t unlooked;         /* Items. */
+    uint32_t flying;           /* Items that nodes are asked for. */
+    bool told;                 /* `looked` has run. */
     /* remove_all, node by node. */
     uint32_t walk_row;
     uint64_t walk_cursor;
@@ -241,6 +252,8 @@ struct yb_client_core {
     struct yb_core_work *free_works;
     uint32_t work_count;
     uint32_t spare_ios;
+    uint32_t ios_max;
+    uint32_t fetches; /* Under way; they share what messages they may use. */
     bool stopping;
     bool joined; /* Seed and members are known. */
     bool asking; /* The call below is under way. */
@@ -305,6 +318,9 @@ void yb_core_pump_soon(struct yb_core_work *work);
 struct yb_core_io *yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot);
 void yb_core_io_give(struct yb_core_io *io);
 
+/* Let a message end early; its `done` still runs, later. */
+void yb_core_io_cancel(struct yb_core_io *io);
+
 /* Send a message whose call has body, data and reply set; `done` runs in any case, later or
  * (nothing was sent) at once. */
 void yb_core_send(struct yb_core_io *io, void (*done)(struct yb_call *call));
@@ -345,6 +361,13 @@ bool yb_core_pieces(struct yb_core_io *io, const struct yb_client_item *item, ui
  * is no room for one more, try another replica, and how long one may take. */
 /* A block that is read is a manifest. Whether the item has ended with that (stripe.h goes on). */
 bool yb_core_get_striped(struct yb_core_work *work, uint32_t index, uint16_t flags);
+
+/* Ask nodes for what a list holds, with at most `items_max` in a message, as long as more than
+ * `spare` messages are left. */
+void yb_core_get_list(struct yb_core_work *work, struct yb_core_list *list, uint32_t items_max,
+                      uint32_t spare);
+/* Where an item is asked for next: its list. */
+void yb_core_get_ready(struct yb_core_work *work, uint32_t index);
 
 void yb_core_get_add(struct yb_core_io *io, uint32_t index);
 void yb_core_get_close(struct yb_core_io *io);
@@ -426,6 +449,30 @@ YB_CHECKED enum yb_status yb_core_declines_create(struct yb_client_core *core);
 void yb_core_declines_stop(struct yb_client_core *core);
 bool yb_core_declines_idle(const struct yb_client_core *core);
 void yb_core_declines_fini(struct yb_client_core *core);
+
+/* ---- core_fetch.c --------------------------------------------------------------------------- */
+
+/* Begin: all keys are hashed. What has least time comes first. */
+void yb_core_fetch_begin(struct yb_core_work *work);
+void yb_core_fetch_pump(struct yb_core_work *work);
+void yb_core_fetch_on_due(struct yb_timer *timer);
+
+/* The directory's word on an item, of which `there` says whether it can be read. Returns whether
+ * it goes on as a get; otherwise it was dealt with. */
+bool yb_core_fetch_looked(struct yb_core_work *work, uint32_t index,
+                          const struct yb_wire_lookup_answer *answer, bool there);
+
+/* An item was not read from where it was looked for. */
+void yb_core_fetch_missed(struct yb_core_work *work, uint32_t index);
+
+/* An item has ended. */
+void yb_core_fetch_ended(struct yb_core_work *work, uint32_t index);
+
+/* Whether a fetch's item has no time left, or is not wanted: OK if neither. */
+enum yb_status yb_core_fetch_over(const struct yb_core_work *work, uint32_t index);
+
+/* The earliest deadline of a message's items. */
+uint64_t yb_core_fetch_deadline(const struct yb_core_io *io);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

@@ -411,7 +411,7 @@ get_manifest(struct yb_stripe_job *job)
         job->inner.striped == 0 && (job->one.status == YB_OK || job->one.status == YB_TOO_SMALL);
     enum yb_status status;
 
-    if (plain && job->outer->kind == YB_CLIENT_GET) {
+    if (plain && job->outer->kind != YB_CLIENT_EXIST) {
         job->one = *yb_stripe_current(job);
         yb_stripe_prepare(job, YB_CLIENT_GET, &job->one, 1)->raw = false;
         yb_stripe_launch(job, get_plain);
@@ -471,7 +471,7 @@ on_first(struct yb_client_batch *batch)
         return;
     }
     for (uint32_t i = 0; batch->striped > 0 && i < batch->count; i++) {
-        if (batch->kind == YB_CLIENT_GET && batch->items[i].status == YB_IN_PROGRESS) {
+        if (batch->kind != YB_CLIENT_EXIST && batch->items[i].status == YB_IN_PROGRESS) {
             batch->items[i].status = YB_NO_MEMORY;
         } else if (batch->items[i].size == YB_CORE_STRIPED_SIZE) {
             batch->items[i].size = 0;
@@ -655,6 +655,7 @@ yb_stripe_submit(struct yb_client_core *core, struct yb_client_batch *batch)
     batch->then = batch->done;
     switch (batch->kind) {
     case YB_CLIENT_GET:
+    case YB_CLIENT_FETCH:
     case YB_CLIENT_EXIST: batch->done = on_first; break;
     case YB_CLIENT_REMOVE: return begin(core, batch, remove_begin);
     case YB_CLIENT_PUT:
