@@ -21,6 +21,7 @@
 #include "client/core_internal.h"
 #include "directory/index.h"
 
+#define BELOW_ITEMS 16u          /* In a message about what lies below memory. */
 #define DUE_STEP_NS YB_NS_PER_MS /* Two looks at the items' deadlines are no closer. */
 
 /* ---- ready times ----------------------------------------------------------------------------- */
@@ -348,5 +349,6 @@ yb_core_fetch_pump(struct yb_core_work *work)
         spare = core->spare_ios - share;
     }
     items_max = (work->left - work->flying + share - 1) / share;
+    items_max = items_max < BELOW_ITEMS ? items_max : BELOW_ITEMS;
     yb_core_get_list(work, &work->below, items_max > 0 ? items_max : 1, spare);
 }
