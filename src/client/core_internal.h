@@ -3,9 +3,9 @@
  * core_internal.h -- the parts of the client's state machine.
  *
  * Which file: core.c life, batches, messages; core_members.c who is there; core_get.c lookups,
- * gets, exists; core_put.c puts; core_remove.c removals; core_look.c single questions;
- * core_fetch.c fetches; core_watch.c news of what is gone; core_near.c the engine's way: gets by pins; core_pull.c puts
- * that are fetched; core_borrow.c loans.
+ * gets, exists; core_fetch.c fetches; core_put.c puts; core_remove.c removals; core_look.c single
+ * questions; core_watch.c news of what is gone; core_near.c the engine's way: gets by pins;
+ * core_pull.c puts that are fetched; core_borrow.c loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
  * ended:

@@ -392,7 +392,12 @@ start_nodes(struct yb_roles *roles, const struct yb_roles_options *options,
         host.node.name = name;
         host.node.tiers = NULL;
         host.node.tier_count = 0;
-        open_media(roles, options->nodes, &host, why_out);
+        if (options->tiers != NULL) {
+            host.node.tiers = options->tiers;
+            host.node.tier_count = options->tier_count;
+        } else {
+            open_media(roles, options->nodes, &host, why_out);
+        }
         status = yb_node_host_open(&host, &roles->nodes[roles->node_count], why_out,
                                    YB_PROCESS_WHY_BYTES);
         roles->node_count += status == YB_OK ? 1 : 0;

@@ -36,6 +36,9 @@ struct yb_roles_options {
     const char *directory_listen; /* ... on this address; or, without, find it there. */
     uint32_t nodes;               /* How many; 0: none. */
     const char *node_listen;      /* The first node's address; others take any free port of it. */
+    const struct yb_node_tier *tiers; /* Below its memory, instead of what the configuration names;
+                                       * borrowed for the roles' life. NULL: as that says. */
+    uint32_t tier_count;
 };
 
 /* Start what the options ask for, as the process's configuration says. On OK *roles_out is the
