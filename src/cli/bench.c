@@ -30,7 +30,9 @@ const struct yb_cli_option yb_cli_bench_options[] = {
      "directory: how many blocks (1000000,4000000,10000000); sched: of a request (250)"},
     {"instances", "LIST", "sched: how many instances (16,256,4096)"},
     {"routing", "NAME", "sched: which policy decides (ready)"},
-    {"outstanding", "LIST", "directory: messages under way (1,100,1000)"},
+    {"outstanding", "LIST",
+     "directory: messages under way (1,100,1000); fetch: how many blocks (10000)"},
+    {"latency", "MS", "fetch: by how much each read is held up (20ms)"},
     {"keys", "N", "directory: keys in one of them (512)"},
     {"dir", "DIR", "ssd: where to write, on the disk that is meant (the current directory)"},
     {"io", "IO", "ssd: io_uring, threads or auto (auto)"},
@@ -58,7 +60,8 @@ static const struct {
     {"blocks", " directory sched "},
     {"instances", " sched "},
     {"routing", " sched "},
-    {"outstanding", " directory "},
+    {"outstanding", " directory fetch "},
+    {"latency", " fetch "},
     {"keys", " directory "},
     {"batch", " store "},
     {"dir", " ssd "},
@@ -351,6 +354,7 @@ static const struct {
     {"classes", yb_bench_classes}, {"directory", yb_bench_directory},
     {"store", yb_bench_store},     {"sched", yb_bench_sched},
     {"ssd", yb_bench_ssd},         {"object", yb_bench_object},
+    {"fetch", yb_bench_fetch},
 };
 
 int
@@ -375,7 +379,7 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
     }
     fprintf(cli->err,
             "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
-            "store, sched, ssd or object\n",
+            "store, sched, ssd, object or fetch\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

@@ -28,6 +28,7 @@ int yb_bench_classes(struct yb_cli *cli);
 int yb_bench_directory(struct yb_cli *cli);
 int yb_bench_store(struct yb_cli *cli);
 int yb_bench_object(struct yb_cli *cli);
+int yb_bench_fetch(struct yb_cli *cli);
 int yb_bench_ssd(struct yb_cli *cli);
 int yb_bench_sched(struct yb_cli *cli);
 

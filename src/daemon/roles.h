@@ -31,6 +31,8 @@
 
 struct yb_roles;
 
+struct yb_node_tier;
+
 struct yb_roles_options {
     bool directory;               /* Run one here ... */
     const char *directory_listen; /* ... on this address; or, without, find it there. */
