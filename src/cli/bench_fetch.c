@@ -10,6 +10,7 @@
  */
 #include <ftw.h>
 #include <jansson.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -388,7 +389,7 @@ await_writes(const struct bench *bench, uint64_t count)
         if (atomic_load(&bench->medium.shared->writes) >= count) {
             return true;
         }
-        (void)usleep(1000);
+        (void)poll(NULL, 0, 1);
     }
     return false;
 }
