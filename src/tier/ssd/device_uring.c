@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ struct uring_device {
     struct yb_loop *loop;
     struct io_uring ring; /* Submissions: the loop's thread; completions: the reaper. */
     struct yb_task push;
+    atomic_uint handed; /* Counts submissions: the order that the kernel keeps, made visible. */
     pthread_t reaper;
     uint8_t *lent; /* Registered memory; NULL: none. */
     size_t lent_bytes;
@@ -67,6 +69,7 @@ reap(void *arg)
             YB_ASSERT(error == -EINTR || error == -EAGAIN);
             continue;
         }
+        (void)atomic_load_explicit(&device->handed, memory_order_acquire);
         io = io_uring_cqe_get_data(cqe);
         last = io == NULL;
         if (!last) {
@@ -150,6 +153,7 @@ uring_submit(struct yb_ssd_device *base, struct yb_ssd_io *io)
     yb_mail_init(&io->job.mail, deliver);
     prepare(device, sqe, io);
     io_uring_sqe_set_data(sqe, io);
+    (void)atomic_fetch_add_explicit(&device->handed, 1, memory_order_release);
     yb_loop_defer(device->loop, &device->push);
 }
 
