@@ -109,6 +109,13 @@ extern "C" {
     X(TPOT,       4, "tpot",       "further tokens would come too slowly")      \
     X(LOAD,       5, "load",       "admission: the pools are loaded fully")
 
+/* What lmetric's detector says of a request's prefix: more requests want it than its holders' part
+ * of all places; and so they are left out. */
+#define YB_SCHED_HOTSPOT_MAP(X)                                         \
+    X(NONE,    0, "none",    "its holders are enough")                  \
+    X(ALARM,   1, "alarm",   "more want the prefix than its holders should get") \
+    X(AVOIDED, 2, "avoided", "the holders are left out until there are more")
+
 #define YB_SCHED_MODE_MAP(X)                                            \
     X(COUPLED,       0, "coupled",       "prefill and decode of a request at one place")  \
     X(DISAGGREGATED, 1, "disaggregated", "prefill and decode at places of their own")     \
@@ -132,6 +139,9 @@ enum yb_sched_reason { YB_SCHED_REASON_MAP(X) };
 #undef X
 #define X(name, value, word, text) YB_SCHED_MODE_##name = value,
 enum yb_sched_mode { YB_SCHED_MODE_MAP(X) };
+#undef X
+#define X(name, value, word, text) YB_SCHED_HOTSPOT_##name = value,
+enum yb_sched_hotspot { YB_SCHED_HOTSPOT_MAP(X) };
 #undef X
 
 #define YB_SCHED_TIERS       4u
@@ -372,6 +382,7 @@ struct yb_sched_decision {
     uint64_t report_sequence; /* Of the prefill place's report that this stands on. */
     uint64_t decode_sequence; /* And of the decode place's. */
     uint32_t considered;      /* Places that were looked at closely. */
+    uint32_t hotspot;         /* enum yb_sched_hotspot */
     uint32_t instruction_count;
     struct yb_sched_instruction instructions[YB_SCHED_INSTRUCTIONS_MAX];
 };

@@ -138,6 +138,8 @@ yb_sched_view_fill(const struct yb_sched *sched, struct yb_sched_scratch *scratc
         .prefill_count = sched->prefill_count,
         .decodes = sched->decodes,
         .decode_count = sched->decode_count,
+        .decoding = &sched->decoding,
+        .others_factor = yb_sched_others_factor(sched),
         .others = sched->all_in_flight > sched->own_in_flight,
         .chosen = scratch->chosen,
         .figures = scratch->figures,
@@ -245,6 +247,7 @@ write_plan(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
     decision->prefill_ns = whole_ns(plan->prefill_ns);
     decision->report_sequence = view->loads[plan->place].sequence;
     decision->considered = plan->considered;
+    decision->hotspot = plan->hotspot;
 }
 
 static bool
@@ -349,6 +352,7 @@ take_pending(struct yb_sched *sched, const struct yb_sched_request *request,
         .place = {decision->prefill, decision->decode},
     };
     sched->pending_count++;
+    yb_sched_decoding_add(&sched->decoding, pending->finish_ns, request->input_tokens);
     yb_sched_pending_list(sched, slot, YB_SCHED_AT_PREFILL);
     if (decision->decode != decision->prefill) {
         yb_sched_pending_list(sched, slot, YB_SCHED_AT_DECODE);

@@ -13,11 +13,16 @@
 static const struct yb_sched_routing *const routings[] = {
     &yb_sched_route_ready,      &yb_sched_route_mooncake,    &yb_sched_route_cache_local,
     &yb_sched_route_least_load, &yb_sched_route_round_robin, &yb_sched_route_random,
+    &yb_sched_route_seer,       &yb_sched_route_lmetric,     &yb_sched_route_vllm,
+    &yb_sched_route_dynamo,     &yb_sched_route_preble,      &yb_sched_route_aibrix,
+    &yb_sched_route_linear,
 };
 #define ROUTING_COUNT (sizeof(routings) / sizeof(routings[0]))
 
 static const struct yb_sched_admission *const admissions[] = {
     &yb_sched_admit_none,
+    &yb_sched_admit_early,
+    &yb_sched_admit_early_predicted,
 };
 #define ADMISSION_COUNT (sizeof(admissions) / sizeof(admissions[0]))
 
@@ -110,6 +115,70 @@ yb_sched_view_draw(const struct yb_sched_view *view, uint32_t place)
     return x ^ (x >> 31);
 }
 
+uint32_t
+yb_sched_view_new_tokens(const struct yb_sched_view *view, uint32_t place)
+{
+    return view->request->input_tokens -
+           yb_sched_view_tokens(view, yb_sched_view_run(view, place, true));
+}
+
+double
+yb_sched_view_requests(const struct yb_sched_view *view, uint32_t place)
+{
+    return (double)view->loads[place].queued + view->loads[place].running;
+}
+
+double
+yb_sched_view_spread(const struct yb_sched_view *view)
+{
+    double least = INFINITY;
+    double most = 0;
+
+    for (uint32_t i = 0; i < view->prefill_count; i++) {
+        double requests = yb_sched_view_requests(view, view->prefills[i]);
+
+        least = requests < least ? requests : least;
+        most = requests > most ? requests : most;
+    }
+    return most - least;
+}
+
+uint32_t
+yb_sched_view_least(const struct yb_sched_view *view,
+                    double (*score)(const struct yb_sched_view *view, uint32_t place))
+{
+    uint32_t best = view->prefills[0];
+    double least = score(view, best);
+
+    for (uint32_t i = 1; i < view->prefill_count; i++) {
+        uint32_t place = view->prefills[i];
+        double one = score(view, place);
+
+        if (one < least ||
+            (one == least && yb_sched_view_draw(view, place) > yb_sched_view_draw(view, best))) {
+            best = place;
+            least = one;
+        }
+    }
+    return best;
+}
+
+uint64_t
+yb_sched_view_tpot_slo_ns(const struct yb_sched_view *view)
+{
+    return view->request->tpot_slo_ns != 0 ? view->request->tpot_slo_ns
+                                           : view->options->tpot_slo_ns;
+}
+
+bool
+yb_sched_view_late(const struct yb_sched_view *view, const struct yb_sched_decision *decision)
+{
+    uint64_t slo_ns =
+        view->request->ttft_slo_ns != 0 ? view->request->ttft_slo_ns : view->options->ttft_slo_ns;
+
+    return slo_ns != 0 && decision->ttft_ns >= slo_ns;
+}
+
 double
 yb_sched_view_step_ns(const struct yb_sched_view *view, uint32_t place)
 {
@@ -117,6 +186,17 @@ yb_sched_view_step_ns(const struct yb_sched_view *view, uint32_t place)
 
     return yb_sched_step_ns(yb_sched_view_cost(view, place), load->running + 1,
                             load->context_tokens + view->request->input_tokens);
+}
+
+/* Whether the request's prompt and answer find room beside what is there. */
+static bool
+has_room(const struct yb_sched_view *view, uint32_t place)
+{
+    uint64_t room = yb_sched_view_cost(view, place)->kv_tokens_max;
+    uint64_t wanted = view->loads[place].kv_tokens_used + view->request->input_tokens +
+                      view->request->output_tokens;
+
+    return room == 0 || wanted <= room;
 }
 
 uint32_t
@@ -128,19 +208,36 @@ yb_sched_decode_least(const struct yb_sched_view *view, const struct yb_sched_pl
     (void)plan;
     for (uint32_t i = 0; i < view->decode_count; i++) {
         uint32_t place = view->decodes[i];
-        const struct yb_sched_load *load = &view->loads[place];
-        uint64_t room = yb_sched_view_cost(view, place)->kv_tokens_max;
-        uint64_t wanted = (uint64_t)load->kv_tokens_used + view->request->input_tokens +
-                          view->request->output_tokens;
         double step_ns = yb_sched_view_step_ns(view, place);
 
-        if (room != 0 && wanted > room) {
+        if (!has_room(view, place)) {
             continue;
         }
         if (step_ns < best_ns || (step_ns == best_ns && yb_sched_view_draw(view, place) >
                                                             yb_sched_view_draw(view, best))) {
             best = place;
             best_ns = step_ns;
+        }
+    }
+    return best;
+}
+
+uint32_t
+yb_sched_decode_fewest(const struct yb_sched_view *view)
+{
+    uint32_t best = YB_SCHED_NONE;
+
+    for (uint32_t i = 0; i < view->decode_count; i++) {
+        uint32_t place = view->decodes[i];
+        const struct yb_sched_load *load = &view->loads[place];
+        const struct yb_sched_load *least = best == YB_SCHED_NONE ? NULL : &view->loads[best];
+
+        if (!has_room(view, place)) {
+            continue;
+        }
+        if (least == NULL || load->running < least->running ||
+            (load->running == least->running && load->context_tokens < least->context_tokens)) {
+            best = place;
         }
     }
     return best;

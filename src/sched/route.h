@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sched/decoding.h"
 #include "sched/index.h"
 #include "yuebing/sched.h"
 
@@ -92,6 +93,9 @@ struct yb_sched_view {
     uint32_t coming_count;
     struct yb_sched_view_coming coming[YB_SCHED_COMING_MAX];
 
+    const struct yb_sched_decoding *decoding; /* What will be decoded when. */
+    double others_factor; /* Requests of all conductors for each of this one's. */
+
     bool others; /* Other conductors decide, too: choose among what is nearly the best. */
 
     /* Room for the policy's own use. */
@@ -112,6 +116,7 @@ struct yb_sched_plan {
     double load_ns;    /* From now until all that is reused is there. */
     double prefill_ns; /* Computing. */
     double finish_ns;  /* From now until the first token. */
+    uint32_t hotspot;  /* enum yb_sched_hotspot */
 };
 
 /* A routing policy. */
@@ -153,7 +158,16 @@ extern const struct yb_sched_routing yb_sched_route_least_load;
 extern const struct yb_sched_routing yb_sched_route_cache_local;
 extern const struct yb_sched_routing yb_sched_route_mooncake;
 extern const struct yb_sched_routing yb_sched_route_ready;
+extern const struct yb_sched_routing yb_sched_route_seer;
+extern const struct yb_sched_routing yb_sched_route_lmetric;
+extern const struct yb_sched_routing yb_sched_route_vllm;
+extern const struct yb_sched_routing yb_sched_route_dynamo;
+extern const struct yb_sched_routing yb_sched_route_preble;
+extern const struct yb_sched_routing yb_sched_route_aibrix;
+extern const struct yb_sched_routing yb_sched_route_linear;
 extern const struct yb_sched_admission yb_sched_admit_none;
+extern const struct yb_sched_admission yb_sched_admit_early;
+extern const struct yb_sched_admission yb_sched_admit_early_predicted;
 
 /* Return the policy of a name; NULL: there is none. */
 const struct yb_sched_routing *yb_sched_route_find(const char *name);
@@ -173,6 +187,26 @@ uint32_t yb_sched_view_run(const struct yb_sched_view *view, uint32_t place, boo
 /* Return how many tokens the first `blocks` blocks are: never the whole prompt, as the last token
  * has to be computed to get an answer. */
 uint32_t yb_sched_view_tokens(const struct yb_sched_view *view, uint32_t blocks);
+
+/* Return how many tokens of the prompt have to be computed at a place if nothing is fetched. At
+ * least 1. */
+uint32_t yb_sched_view_new_tokens(const struct yb_sched_view *view, uint32_t place);
+
+/* Return how many requests a place has, before their first token or after. */
+double yb_sched_view_requests(const struct yb_sched_view *view, uint32_t place);
+
+/* Return by how much the places for prefill differ in that at most. */
+double yb_sched_view_spread(const struct yb_sched_view *view);
+
+/* Return the place for prefill with the least score; the draw decides between equals. */
+uint32_t yb_sched_view_least(const struct yb_sched_view *view,
+                             double (*score)(const struct yb_sched_view *view, uint32_t place));
+
+/* Return how long a token after the first may take; 0: no matter. */
+uint64_t yb_sched_view_tpot_slo_ns(const struct yb_sched_view *view);
+
+/* Whether the first token would come later than is allowed. */
+bool yb_sched_view_late(const struct yb_sched_view *view, const struct yb_sched_decision *decision);
 
 /* Return 64 bits that differ for each place: the highest wins a draw. */
 uint64_t yb_sched_view_draw(const struct yb_sched_view *view, uint32_t place);
@@ -199,6 +233,10 @@ void yb_sched_plan_split(const struct yb_sched_view *view, uint32_t place, uint3
 /* Return the place of view->decodes with the shortest step, as it will be with this request, among
  * those with room. YB_SCHED_NONE: there is none. */
 uint32_t yb_sched_decode_least(const struct yb_sched_view *view, const struct yb_sched_plan *plan);
+
+/* Return the place of view->decodes with the fewest requests, and of these the fewest tokens, among
+ * those with room. YB_SCHED_NONE: there is none. */
+uint32_t yb_sched_decode_fewest(const struct yb_sched_view *view);
 
 /* Return how long a step of a place takes with one request more. */
 double yb_sched_view_step_ns(const struct yb_sched_view *view, uint32_t place);

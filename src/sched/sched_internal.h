@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/decoding.h"
 #include "sched/index.h"
 #include "sched/route.h"
 #include "yuebing/sched.h"
@@ -67,6 +68,7 @@ struct yb_sched {
     uint32_t shared_nodes; /* Places that use the node of another. */
     struct yb_sched_pending *pending;
     uint32_t pending_count;
+    struct yb_sched_decoding decoding;
     uint64_t number; /* Of the last decision. */
     uint64_t rejected;
     uint64_t forgotten;
