@@ -105,6 +105,84 @@ test_sched_route__cache_local_weighs_a_prefix_against_a_queue(void **state)
     ground_close(&ground);
 }
 
+/* ---- those of others ------------------------------------------------------------------------- */
+
+static void
+report_load(struct ground *ground, uint32_t place, uint32_t queued, uint32_t running,
+            uint64_t tokens)
+{
+    struct yb_sched_report report = {
+        .struct_bytes = sizeof(report),
+        .sequence = ++ground->requests,
+        .at_ns = ground->now_ns,
+        .prefill_tokens = tokens,
+        .queued = queued,
+        .running = running,
+    };
+
+    assert_int_equal(yb_sched_report(ground->sched, place, &report), YB_OK);
+}
+
+/* 4 x 2 + 1 = 9, 4 x 1 + 4 = 8, 4 x 0 + 9 = 9. */
+static void
+test_sched_route__vllm_counts_those_that_wait_four_times(void **state)
+{
+    struct yb_sched_options options = ground_options("vllm");
+    struct ground ground;
+
+    (void)state;
+    ground_open(&ground, &options, 3);
+    report_load(&ground, 0, 2, 1, 0);
+    report_load(&ground, 1, 1, 4, 0);
+    report_load(&ground, 2, 0, 9, 0);
+    assert_int_equal(decide_once(&ground, 3).prefill, 1);
+    ground_close(&ground);
+}
+
+/* Ten blocks and a token are 5121 tokens. Place 0 has 8 blocks: 1025 x (9 + 1) = 10250; place 1 has
+ * none: 5121 x (0 + 1) = 5121. With one request at place 0 it is 1025 x 2 = 2050. */
+static void
+test_sched_route__lmetric_multiplies_new_tokens_with_requests(void **state)
+{
+    struct yb_sched_options options = ground_options("lmetric");
+    struct ground ground;
+
+    (void)state;
+    ground_open(&ground, &options, 2);
+    ground_add(&ground, 0, YB_SCHED_TIER_DRAM, 8);
+    report_load(&ground, 0, 0, 9, 0);
+    assert_int_equal(decide_once(&ground, 10).prefill, 1);
+    report_load(&ground, 0, 0, 1, 0);
+    assert_int_equal(decide_once(&ground, 10).prefill, 0);
+    ground_close(&ground);
+}
+
+/* Within a spread of 32 the longest prefix; beyond it the fewest requests, which pull what they do
+ * not have if it is more than 512 tokens. */
+static void
+test_sched_route__seer_pulls_where_the_spread_forbids_the_prefix(void **state)
+{
+    struct yb_sched_options options = ground_options("seer");
+    struct ground ground;
+    struct yb_sched_decision decision;
+
+    (void)state;
+    ground_open(&ground, &options, 2);
+    ground_add(&ground, 0, YB_SCHED_TIER_DRAM, 8);
+    report_load(&ground, 0, 0, 32, 0);
+    assert_int_equal(decide_once(&ground, 10).prefill, 0);
+    report_load(&ground, 0, 0, 33, 0);
+    decision = decide_once(&ground, 10);
+    assert_int_equal(decision.prefill, 1);
+    assert_int_equal(decision.source, 0);
+    assert_int_equal(decision.reuse_blocks, 8);
+    ground_add(&ground, 1, YB_SCHED_TIER_DRAM, 7);
+    decision = decide_once(&ground, 10);
+    assert_int_equal(decision.prefill, 1);
+    assert_int_equal(decision.source, YB_SCHED_NONE);
+    ground_close(&ground);
+}
+
 /* ---- mooncake -------------------------------------------------------------------------------- */
 
 /* The best place has a long queue: an idle one fetches all that the best has. */
@@ -465,6 +543,9 @@ main(void)
         cmocka_unit_test(test_sched_route__round_robin_takes_each_place_in_turn),
         cmocka_unit_test(test_sched_route__random_takes_all_places_and_not_in_turn),
         cmocka_unit_test(test_sched_route__least_load_takes_the_shortest_queue_whatever_lies_where),
+        cmocka_unit_test(test_sched_route__vllm_counts_those_that_wait_four_times),
+        cmocka_unit_test(test_sched_route__lmetric_multiplies_new_tokens_with_requests),
+        cmocka_unit_test(test_sched_route__seer_pulls_where_the_spread_forbids_the_prefix),
         cmocka_unit_test(test_sched_route__cache_local_weighs_a_prefix_against_a_queue),
         cmocka_unit_test(test_sched_route__mooncake_fetches_where_the_best_place_has_much_more),
         cmocka_unit_test(
