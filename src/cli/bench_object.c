@@ -3,8 +3,8 @@
  * `yuebing bench object`: blocks in an object store.
  *
  * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the
- * same medium by bare requests: no record, no checksum, no index. For S3 those go through libcurl's
- * multi interface, at the same concurrency and in the same run. Small blocks: a thousand gets in
+ * same medium by bare requests: no record, no checksum, no index. For S3 those are plain libcurl's
+ * (bench_curl.h), of as many bytes, at the same concurrency and in the same run. Small blocks: a thousand gets in
  * flight, an object for each and packed, with the requests that they cost. Every block that is read
  * is compared with what was put.
  */
@@ -16,8 +16,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/bench_curl.h"
 #include "cli/output.h"
 #include "tier/object/object.h"
+#include "tier/object/record.h"
 
 #define ROUNDS_MAX 99u
 #define FLYING     32u
@@ -60,7 +62,8 @@ struct scene {
     struct yb_loop *loop;
     struct yb_tier *tier;
     struct yb_helper_pool *pool;
-    struct yb_object_backend *backend;
+    struct yb_object_backend *backend; /* Bare, of files; NULL: `curl` is. */
+    struct yb_bench_curl *curl;
     struct item *items;
     uint8_t *memory;
     uint64_t size;
@@ -216,23 +219,29 @@ start_bare(struct scene *scene)
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-/* All items once, `flying` at a time. Returns seconds; 0: it failed. */
 static double
-run(struct scene *scene, bool puts, uint32_t flying, bool bare)
+run_curl(struct scene *scene)
+{
+    const struct yb_bench_curl_job job = {
+        .puts = scene->puts,
+        .epoch = scene->epoch,
+        .count = scene->count,
+        .size = scene->size,
+        .more = yb_object_record_bytes(scene->size, (uint32_t)strlen(scene->items[0].key), 5),
+        .memory = scene->memory,
+    };
+    double took = yb_bench_curl_run(scene->curl, &job);
+
+    scene->status = took == 0 ? YB_IO : scene->status;
+    return took;
+}
+
+static double
+run_loop(struct scene *scene, uint32_t flying, bool bare)
 {
     uint64_t begun = now_ns();
-    double took;
 
-    scene->puts = puts;
     scene->next = scene->under_way = 0;
-    for (uint32_t i = 0; i < scene->count; i++) {
-        if (puts) {
-            stamp(scene->items[i].bytes, scene->size, i);
-        } else {
-            memset(scene->items[i].bytes, 0, scene->size);
-        }
-    }
-    begun = now_ns();
     while ((scene->next < scene->count && scene->status == YB_OK) || scene->under_way > 0) {
         while (scene->next < scene->count && scene->under_way < flying && scene->status == YB_OK) {
             if (bare) {
@@ -243,7 +252,24 @@ run(struct scene *scene, bool puts, uint32_t flying, bool bare)
         }
         yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
     }
-    took = (double)(now_ns() - begun) / 1e9;
+    return (double)(now_ns() - begun) / 1e9;
+}
+
+/* All items once, `flying` at a time. Returns seconds; 0: it failed. */
+static double
+run(struct scene *scene, bool puts, uint32_t flying, bool bare)
+{
+    double took;
+
+    scene->puts = puts;
+    for (uint32_t i = 0; i < scene->count; i++) {
+        if (puts) {
+            stamp(scene->items[i].bytes, scene->size, i);
+        } else {
+            memset(scene->items[i].bytes, 0, scene->size);
+        }
+    }
+    took = bare && scene->curl != NULL ? run_curl(scene) : run_loop(scene, flying, bare);
     for (uint32_t i = 0; !puts && i < scene->count; i++) {
         scene->wrong += !is_stamped(scene->items[i].bytes, scene->size, i);
     }
@@ -500,13 +526,13 @@ open_bare(struct scene *scene)
 {
     char why[YB_OBJECT_WHY_BYTES] = "no memory";
     bool file = strncmp(scene->url, "file:", 5) == 0;
-    enum yb_status status = yb_helper_pool_create(8, 256, &scene->pool);
+    enum yb_status status;
 
-    if (status == YB_OK) {
+    if (!file) {
+        status = yb_bench_curl_create(scene->url, FLYING, &scene->curl, why);
+    } else if ((status = yb_helper_pool_create(8, 256, &scene->pool)) == YB_OK) {
         status =
-            file ? yb_object_file_create(scene->url + 5, scene->loop, scene->pool, &scene->backend,
-                                         why)
-                 : yb_object_s3_create(scene->url, scene->loop, scene->pool, &scene->backend, why);
+            yb_object_file_create(scene->url + 5, scene->loop, scene->pool, &scene->backend, why);
     }
     if (status != YB_OK) {
         fprintf(scene->cli->err, "yuebing bench: %s\n", why);
@@ -559,7 +585,10 @@ yb_bench_object(struct yb_cli *cli)
         if (scene->backend != NULL) {
             scene->backend->ops->destroy(scene->backend);
         }
-        yb_helper_pool_destroy(&scene->pool);
+        yb_bench_curl_destroy(&scene->curl);
+        if (scene->pool != NULL) {
+            yb_helper_pool_destroy(&scene->pool);
+        }
         yb_loop_destroy(&scene->loop);
     }
     free(scene->memory);
