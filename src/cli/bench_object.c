@@ -4,9 +4,9 @@
  *
  * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the
  * same medium by bare requests: no record, no checksum, no index. For S3 those are plain libcurl's
- * (bench_curl.h), of as many bytes, at the same concurrency and in the same run. Small blocks: a thousand gets in
- * flight, an object for each and packed, with the requests that they cost. Every block that is read
- * is compared with what was put.
+ * (bench_curl.h), of as many bytes, at the same concurrency and in the same run. Small blocks: a
+ * thousand gets in flight, an object for each and packed, with the requests that they cost. Every
+ * block that is read is compared with what was put.
  */
 #include <jansson.h>
 #include <stdio.h>
