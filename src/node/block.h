@@ -74,6 +74,9 @@ struct yb_block {
     uint64_t hold_until_ns;
     uint64_t access_ns;
     struct yb_dram_extent extent;
+    uint32_t use;        /* Number of the request that brought it. */
+    uint32_t position;   /* In its chain, or else among what came with it; the first is 1. */
+    uint32_t refetch_us; /* What it took to have it from below; 0: it was not there. */
     uint32_t checksum;   /* CRC32C of the value, if `checked`. */
     uint32_t epoch;      /* Of the directory that its put was announced to. */
     uint32_t pins;       /* Replies under way, pins and borrows. */

@@ -73,6 +73,7 @@ struct yb_node_loading {
     struct yb_tier_load load; /* First. */
     struct yb_node *node;
     struct yb_block *block; /* IN_FLIGHT: where it comes to. */
+    uint64_t began_ns;
     struct yb_node_join *joins;
     uint32_t record; /* Index on the shelf. */
     uint16_t number; /* From 1. */

@@ -34,6 +34,53 @@ yb_node_policy(const struct yb_node *node, const struct yb_block *block)
     return own != NULL ? own : node->policy;
 }
 
+uint32_t
+yb_node_use(struct yb_node *node)
+{
+    node->uses += node->uses == UINT32_MAX ? 2 : 1;
+    return node->uses;
+}
+
+/* Where a block is in its chain, if what is before it is known; or else where it came or comes
+ * among others: the order of keys is that of a prompt. */
+static uint32_t
+position_of(const struct yb_node *node, const struct yb_block *block, uint32_t index)
+{
+    const struct yb_block *parent =
+        block->parent != 0 ? yb_block_parent(node->blocks, block->parent, block->tenant) : NULL;
+
+    if (parent != NULL && parent != block && parent->position != 0 &&
+        parent->position < UINT32_MAX) {
+        return parent->position + 1;
+    }
+    return block->position > index + 1 ? block->position : index + 1;
+}
+
+/* What the policy is told of a use. When the next one is, nobody has told us. */
+static struct yb_policy_use
+use_of(const struct yb_block *block, uint32_t use)
+{
+    return (struct yb_policy_use){
+        .request = use,
+        .position = block->position,
+        .refetch_us = block->refetch_us,
+    };
+}
+
+void
+yb_node_used(struct yb_node *node, struct yb_block *block, uint32_t use, uint32_t index)
+{
+    struct yb_policy_use told;
+
+    block->access_ns = yb_node_now(node);
+    if (!block->ordered) {
+        return;
+    }
+    block->position = position_of(node, block, index);
+    told = use_of(block, use);
+    yb_policy_use(yb_node_policy(node, block), &block->policy.entry, &told, block->access_ns);
+}
+
 /* Put the block into a policy, with the pins that it has. */
 static void
 insert(struct yb_node *node, struct yb_block *block, bool sole)
@@ -46,6 +93,7 @@ insert(struct yb_node *node, struct yb_block *block, bool sole)
         .linked = true,
         .duplicate = !sole,
         .soft = (block->flags & YB_WIRE_BLOCK_FLAG_SOFT_PIN) != 0,
+        .use = use_of(block, block->use),
     };
 
     yb_policy_insert(policy, &block->policy.entry, &facts, block->access_ns);
@@ -63,6 +111,7 @@ void
 yb_node_order(struct yb_node *node, struct yb_block *block, bool sole)
 {
     YB_ASSERT(block->state == YB_BLOCK_GRANTED && !block->ordered);
+    block->position = position_of(node, block, block->position > 0 ? block->position - 1 : 0);
     insert(node, block, sole);
 }
 

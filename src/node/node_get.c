@@ -36,12 +36,11 @@ lend(struct yb_node_read *read, struct yb_block *block, uint64_t offset, uint64_
 
 /* Note that a block was read by whoever asked. */
 static void
-touch(struct yb_node *node, struct yb_block *block, const struct yb_request *request)
+touch(const struct yb_node_read *read, struct yb_block *block, const struct yb_request *request)
 {
-    block->access_ns = yb_node_now(node);
-    if (block->ordered) {
-        yb_policy_access(yb_node_policy(node, block), &block->policy.entry, block->access_ns);
-    }
+    struct yb_node *node = read->node;
+
+    yb_node_used(node, block, read->use, read->index);
     yb_node_below_accessed(node, block);
     if ((block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) == 0) {
         yb_node_watch_read(node, block, request); /* Nobody keeps hints of the others. */
@@ -91,7 +90,7 @@ get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const u
         answer->status = status;
     }
     if (status == YB_OK) {
-        touch(node, block, request);
+        touch(read, block, request);
         node->hits_ever++;
         answer->bytes = bytes;
         if (bytes > 0) {
@@ -150,6 +149,7 @@ get_items(struct yb_node_read *read, struct yb_request *request, const struct yb
         if (at + item.key_bytes > body->keys.length) {
             return 0;
         }
+        read->index = i;
         get_item(read, &item, body->keys.bytes + at, tenant, request, &answer);
         answer.status = yb_node_waited(read->wait, i, answer.status);
         yb_node_count_found(node, read->wait, i, answer.status);
@@ -172,6 +172,7 @@ read_begin(struct yb_node *node, struct yb_node_read **read_out)
         *read_out = taken;
         (*read_out)->node = node;
         (*read_out)->count = 0;
+        (*read_out)->use = yb_node_use(node);
         (*read_out)->wait = NULL;
     }
     return status;

@@ -139,6 +139,7 @@ struct yb_node_put {
     struct yb_node_put *previous;
     uint64_t deadline_ns;
     uint32_t cluster; /* The node's count when the keys' hashes were compared. */
+    uint32_t use;     /* Its number, as yb_node_use() gave it. */
     uint32_t count;
     uint32_t waiting; /* Items without an outcome. */
     uint32_t iov_count;
@@ -159,6 +160,8 @@ struct yb_node_wait;
 struct yb_node_read {
     struct yb_node *node;
     uint32_t count;
+    uint32_t use;                    /* Its number, as yb_node_use() gave it, ... */
+    uint32_t index;                  /* ... and of the item that is looked at. */
     const struct yb_node_wait *wait; /* What it waited for; NULL: nothing. */
     struct yb_block *blocks[YB_WIRE_GET_ITEMS_MAX];
     struct iovec iov[YB_WIRE_GET_ITEMS_MAX];
@@ -255,6 +258,9 @@ struct yb_node {
     struct yb_node_group *groups;
     struct yb_block *spared[YB_NODE_SPARED]; /* Pinned for the allocation that is under way. */
     uint32_t spared_count;
+    uint32_t uses;         /* Numbers of requests that were given. */
+    uint32_t pinning;      /* That of the request for pins that is being answered, ... */
+    uint32_t pinning_item; /* ... and the item of it. */
     uint64_t spared_group; /* Of which it is: none of it is a victim. 0: none is spared. */
     uint16_t spared_tenant;
     struct yb_node_watch *watch;
@@ -373,6 +379,13 @@ YB_CHECKED enum yb_status yb_node_room(struct yb_node *node, uint64_t bytes,
 /* Take a record for a block, if need be one that is evicted for it. Fails with NO_SPACE. */
 YB_CHECKED enum yb_status yb_node_record(struct yb_node *node, struct yb_id hash,
                                          struct yb_block **block_out);
+
+/* Return a number for a request that puts or reads, by which the policy knows what belongs
+ * together. Never 0. */
+uint32_t yb_node_use(struct yb_node *node);
+
+/* Tell the policy that a granted block was read now, by the request `use`, as its item `index`. */
+void yb_node_used(struct yb_node *node, struct yb_block *block, uint32_t use, uint32_t index);
 
 /* Evict down to the low mark if use is above the high one: some steps at a time. */
 void yb_node_evict_tick(struct yb_node *node);

@@ -116,6 +116,15 @@ combine(const struct yb_node_loading *loading, enum yb_class *class_out, uint64_
     }
 }
 
+/* Return how long it took, at least 1: it is what the block would cost again. */
+static uint32_t
+cost_us(const struct yb_node_loading *loading)
+{
+    uint64_t us = (yb_node_now(loading->node) - loading->began_ns) / YB_NS_PER_US + 1;
+
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 /* What came up is granted: make it a block. Returns it, or NULL with *status_out. */
 static struct yb_block *
 land(struct yb_node_loading *loading, enum yb_status *status_out)
@@ -149,6 +158,7 @@ land(struct yb_node_loading *loading, enum yb_status *status_out)
     node->below->loading_bytes -= block->extent.length;
     loading->block = NULL;
     block->loaded = 1;
+    block->refetch_us = cost_us(loading);
     yb_node_grant(node, block, loading->load.grant, false);
     yb_node_join_others(node, block);
     yb_node_publish_loaded(node, block);
@@ -260,6 +270,7 @@ loading_take(struct yb_node *node, struct yb_shelf_record *record, const struct 
                  .iov_count = 1},
         .node = node,
         .block = block,
+        .began_ns = yb_node_now(node),
         .record = yb_shelf_index(below->shelf, record),
         .number = below->load_free[--below->load_free_count],
         .iov = {.iov_base = yb_dram_bytes(node->pool, &block->extent),

@@ -229,11 +229,8 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     answer->checksum = block->checksum;
     answer->checked = block->checked;
     answer->flags = block->flags;
-    block->access_ns = now_ns;
+    yb_node_used(node, block, node->pinning, node->pinning_item);
     yb_node_below_accessed(node, block);
-    if (block->ordered) {
-        yb_policy_access(yb_node_policy(node, block), &block->policy.entry, now_ns);
-    }
     yb_node_watch_read(node, block, request);
 }
 
@@ -256,6 +253,7 @@ yb_node_pin_handle(void *service, struct yb_request *request)
     }
     if (status == YB_OK) {
         yb_node_prefetch(node, &body);
+        node->pinning = yb_node_use(node);
     }
     for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
         struct yb_wire_pin_answer answer;
@@ -267,6 +265,7 @@ yb_node_pin_handle(void *service, struct yb_request *request)
             break;
         }
         node->gets_ever++;
+        node->pinning_item = i;
         pin_item(node, request, &body, &item, body.keys.bytes + at, &answer);
         answer.status = yb_node_waited(wait, i, answer.status);
         yb_node_count_found(node, wait, i, answer.status);

@@ -447,6 +447,10 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
     item->status = examine(node, wire, key, tenant, write, item);
     if (item->status == YB_OK && item->grant == 0) {
         item->status = yb_node_take_in(node, &intake, &item->block);
+        if (item->status == YB_OK) {
+            item->block->use = put->use;
+            item->block->position = put->count + 1;
+        }
     }
     if (item->block != NULL) {
         item->block->put = item;
@@ -488,6 +492,7 @@ yb_node_put_begin(struct yb_node *node, struct yb_request *request, struct yb_no
     put->next = node->put_list;
     put->deadline_ns = request->deadline_ns;
     put->cluster = node->cluster;
+    put->use = yb_node_use(node);
     put->count = put->waiting = put->iov_count = 0;
     if (node->put_list != NULL) {
         node->put_list->previous = put;

@@ -7,6 +7,7 @@
  */
 #include "../unit/unit.h"
 
+#include "base/hash.h"
 #include "node/node_below.h"
 #include "store_judge.h"
 #include "store_steps.h"
@@ -36,6 +37,73 @@ static struct yb_node_below *
 below_of(struct store_world *world, uint32_t node)
 {
     return store_node(world, node)->life->node->below;
+}
+
+/* ---- what the policy of memory knows ----------------------------------------------------------- */
+
+#define CHAIN 12u
+
+static struct yb_id
+hash_of(struct store_world *world, uint32_t key)
+{
+    struct yb_hash_bytes tenant = {"default", 7};
+    char text[16];
+    struct yb_hash_bytes name = {text, 0};
+
+    name.length = (size_t)snprintf(text, sizeof(text), "key-%u", key);
+    return yb_hash_key(store_node(world, 0)->life->node->seed, tenant, name);
+}
+
+static const struct yb_block *
+block_of(struct store_world *world, uint32_t key)
+{
+    const struct yb_block *block =
+        yb_block_granted(store_node(world, 0)->life->node->blocks, hash_of(world, key));
+
+    assert_non_null(block);
+    return block;
+}
+
+/* By tags, whatever came together; and by the order of keys where there are none. */
+static void
+test_tiers__the_policy_is_told_where_a_block_is_and_what_it_cost(void **state)
+{
+    struct store_world *world = store_steps_begin(&(struct store_options){
+        .seed = unit_seed("uses"), .nodes = 1, .clients = 1, .tiers = 1, .policy = "length-aware"});
+    uint32_t keys[CHAIN];
+    struct store_op *op;
+
+    (void)state;
+    for (uint32_t i = 0; i < CHAIN; i++) { /* One at a time: a chain by its tags. */
+        struct yb_id parent = i > 0 ? hash_of(world, i - 1) : (struct yb_id){{0}};
+
+        op = store_op(world, 0, YB_CLIENT_PUT, &i, 1, 5000);
+        store_value(op, 0, 7, 1000);
+        memcpy(&op->items[0].parent, parent.bytes, sizeof(op->items[0].parent));
+        store_submit(op);
+        assert_true(store_settle(world, 60000));
+        assert_int_equal(op->items[0].status, YB_OK);
+        keys[i] = 100 + i;
+    }
+    op = store_op(world, 0, YB_CLIENT_PUT, keys, CHAIN, 5000); /* All at once, without any. */
+    for (uint32_t i = 0; i < CHAIN; i++) {
+        store_value(op, i, 7, 1000);
+    }
+    store_submit(op);
+    assert_true(store_settle(world, 60000));
+    for (uint32_t i = 0; i < CHAIN; i++) {
+        assert_int_equal(block_of(world, i)->policy.entry.record, i + 1);
+        assert_int_equal(block_of(world, 100 + i)->policy.entry.record, i + 1);
+        assert_int_equal(block_of(world, 100 + i)->use, block_of(world, 100)->use);
+        assert_int_equal(block_of(world, i)->refetch_us, 0);
+    }
+    assert_int_not_equal(block_of(world, 1)->use, block_of(world, 0)->use);
+    DO(world, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1}, {STEP_START, .node = 1},
+       {.kind = STEP_READY}, {STEP_WAIT, .ms = 200}, {STEP_GET, .key = 0, .value = 7},
+       {STEP_GET, .key = 1, .value = 7});
+    assert_true(block_of(world, 1)->refetch_us > 0);
+    assert_int_equal(block_of(world, 1)->policy.entry.record, 2);
+    store_steps_end(world);
 }
 
 /* ---- restarts -------------------------------------------------------------------------------- */
@@ -316,6 +384,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiers__the_policy_is_told_where_a_block_is_and_what_it_cost),
         cmocka_unit_test(test_tiers__a_node_comes_back_with_what_it_kept),
         cmocka_unit_test(test_tiers__everything_starts_again_and_the_blocks_are_there),
         cmocka_unit_test(test_tiers__what_was_removed_before_a_crash_is_not_back_after_it),
