@@ -208,11 +208,9 @@ figure_13_means(struct yb_papers *papers, const char *section, const struct yb_t
 
     for (unsigned i = 0; i < GBITS && status == YB_OK; i++) {
         char net[32];
-        char bus[32];
-        struct yb_paper_change changes[] = {{"net", net}, {"bus", bus}, {NULL, NULL}};
+        struct yb_paper_change changes[] = {{"net", net}, {NULL, NULL}};
 
         snprintf(net, sizeof(net), "%gG", gbits[i]);
-        snprintf(bus, sizeof(bus), "%gG", gbits[i] / 8);
         status = mean_ttft(papers, section, changes, trace, &means_out[i]);
     }
     return status;

@@ -274,6 +274,8 @@ yb_settings_scenario(const struct yb_settings *settings, const struct yb_sched_c
         .batch_max = (uint32_t)settings->batch.number,
         .in_order = settings->in_order.number > 0,
         .no_overlap = settings->no_overlap.number > 0,
+        .apart = settings->apart.number > 0,
+        .no_classes = settings->no_classes.number > 0,
         .no_chains = settings->no_chains.number > 0,
         .no_begin = settings->no_begin.number > 0,
         .eviction = settings->eviction.text,

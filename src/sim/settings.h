@@ -58,6 +58,9 @@
       "from an object store to a node; 0: there is none")                                          \
     X(object_ms, "object-ms", REAL, "20", "MS", "until the first byte from there")                 \
     X(eviction, "eviction", TEXT, "lru", "NAME", "what leaves a tier")                             \
+    X(apart, "apart", FLAG, "no", "yes|no",                                                        \
+      "what the pool has lies anywhere in it: loads and what is kept pass the network")            \
+    X(no_classes, "no-classes", FLAG, "no", "yes|no", "all transfers are of one class")            \
     X(no_chains, "no-chains", FLAG, "no", "yes|no",                                                \
       "tiers are not told which block follows which")                                              \
     X(ttft_slo, "ttft-slo", REAL, "0", "S", "objective for the first token; 0: none")              \

@@ -87,7 +87,9 @@ report(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
         said.prefill_tokens += instance->job->input_tokens - instance->job->done_tokens;
     }
     for (unsigned i = 0; i < YB_SCHED_LINKS; i++) {
-        struct yb_pipe *pipe = yb_fabric_pipe(simulator->fabric, kinds[i], index);
+        bool apart = i == YB_SCHED_LINK_LOAD && simulator->scenario->apart;
+        struct yb_pipe *pipe =
+            yb_fabric_pipe(simulator->fabric, apart ? YB_FABRIC_PORT_IN : kinds[i], index);
 
         said.backlog_bytes[i] =
             pipe == NULL ? 0 : (uint64_t)yb_pipe_backlog(pipe, YB_PIPE_FIRST_TOKEN, now_ns);

@@ -60,7 +60,9 @@ struct yb_scenario {
     bool no_overlap; /* Nothing is computed before all is loaded. */
     bool no_begin;   /* Engines look for blocks when a request comes, not when it begins. */
 
-    bool no_chains;         /* Tiers are not told which block follows which. */
+    bool apart;      /* What a pool has lies anywhere in it: loads and what is kept pass ports. */
+    bool no_classes; /* All transfers are of one class. */
+    bool no_chains;  /* Tiers are not told which block follows which. */
     const char *eviction;   /* NULL: "lru". */
     uint64_t device_tokens; /* Kept on the devices of an instance for later requests. */
     uint64_t dram_tokens;   /* Of a node. */

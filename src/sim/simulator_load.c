@@ -79,6 +79,39 @@ give_flow(struct yb_simulator *simulator, uint32_t flow)
     simulator->flow_count--;
 }
 
+static enum yb_pipe_class
+class_of(const struct yb_simulator *simulator, enum yb_pipe_class class)
+{
+    return simulator->scenario->no_classes ? YB_PIPE_FIRST_TOKEN : class;
+}
+
+/* Return a node of the pool that is not `node`, if there is one: by the request. */
+static uint32_t
+other_node(const struct yb_simulator *simulator, uint32_t request, uint32_t node)
+{
+    uint32_t others = simulator->scenario->instances - 1;
+
+    return others == 0
+               ? node
+               : (node + 1 + (uint32_t)(yb_simulator_name(request) % others)) % (others + 1);
+}
+
+/* A load from the DRAM of the pool to a request's devices. */
+static struct yb_fabric_order
+dram_order(const struct yb_simulator *simulator, uint32_t request, double bytes)
+{
+    uint32_t node = simulator->requests[request].prefill;
+    bool apart = simulator->scenario->apart && simulator->scenario->instances > 1;
+
+    return (struct yb_fabric_order){
+        .from = apart ? YB_FABRIC_FROM_PEER : YB_FABRIC_FROM_DRAM,
+        .peer = other_node(simulator, request, node),
+        .node = node,
+        .class = YB_PIPE_FIRST_TOKEN,
+        .bytes = bytes,
+    };
+}
+
 /* Begin a transfer for a request. `pins` are consumed. *finish_ns_out: when it is expected to be
  * through. Fails with INVALID if there is no such way. */
 static enum yb_status
@@ -204,8 +237,7 @@ load_local(struct yb_simulator *simulator, uint32_t index, uint32_t count)
         request->tokens_from[source_of[tier]] += tokens;
     }
     request->local_blocks = i;
-    order.from = YB_FABRIC_FROM_DRAM;
-    order.bytes = bytes[YB_SCHED_TIER_DRAM];
+    order = dram_order(simulator, index, bytes[YB_SCHED_TIER_DRAM]);
     status = load(simulator, index, &order, NULL);
     if (status == YB_OK) {
         order.from = YB_FABRIC_FROM_SSD;
@@ -329,6 +361,7 @@ reuse_more(struct yb_simulator *simulator, uint32_t index)
 {
     struct yb_simulator_request *request = &simulator->requests[index];
     uint32_t blocks = yb_trace_blocks_of(simulator->trace, index);
+    struct yb_fabric_order order;
     double bytes = 0;
 
     while (request->reuse_blocks < blocks) {
@@ -349,12 +382,8 @@ reuse_more(struct yb_simulator *simulator, uint32_t index)
             tier == YB_SCHED_TIER_DRAM ? (double)simulator->scenario->cost.kv_bytes * tokens : 0;
         request->reuse_blocks++;
     }
-    return load(simulator, index,
-                &(struct yb_fabric_order){.from = YB_FABRIC_FROM_DRAM,
-                                          .node = request->prefill,
-                                          .class = YB_PIPE_FIRST_TOKEN,
-                                          .bytes = bytes},
-                NULL);
+    order = dram_order(simulator, index, bytes);
+    return load(simulator, index, &order, NULL);
 }
 
 /* The last token of a prompt is always computed: its answer is wanted. */
@@ -399,7 +428,7 @@ yb_simulator_begin(void *context, struct yb_instance_job *job, uint64_t now_ns)
             .from = YB_FABRIC_FROM_PEER,
             .peer = request->prefill,
             .node = request->decode,
-            .class = YB_PIPE_THROUGHPUT,
+            .class = class_of(simulator, YB_PIPE_THROUGHPUT),
             .bytes = (double)simulator->scenario->cost.kv_bytes * job->input_tokens,
         };
 
@@ -479,7 +508,7 @@ demote(struct yb_simulator *simulator, const struct yb_simulator_gone *gone)
     struct yb_fabric_order order = {
         .from = to_ssd ? YB_FABRIC_TO_SSD : YB_FABRIC_TO_OBJECT,
         .node = place,
-        .class = YB_PIPE_BACKGROUND,
+        .class = class_of(simulator, YB_PIPE_BACKGROUND),
         .bytes = (double)(simulator->scenario->cost.kv_bytes * simulator->trace->block_tokens),
     };
     struct yb_fabric_flow flow;
@@ -540,6 +569,29 @@ keep_on(struct yb_simulator *simulator, uint32_t request, uint32_t shelf)
     return YB_OK;
 }
 
+/* What was computed goes to where the pool has it; nobody waits for that. */
+static void
+send_computed(struct yb_simulator *simulator, uint32_t request)
+{
+    uint32_t node = simulator->requests[request].prefill;
+    struct yb_fabric_order order = {
+        .from = YB_FABRIC_FROM_PEER,
+        .peer = node,
+        .node = other_node(simulator, request, node),
+        .class = class_of(simulator, YB_PIPE_THROUGHPUT),
+        .bytes = (double)simulator->scenario->cost.kv_bytes *
+                 simulator->requests[request].tokens_from[YB_RESULT_COMPUTED],
+    };
+    struct yb_fabric_flow flow;
+    enum yb_status status;
+
+    if (order.node != node) {
+        /* Without a network nothing is sent, and nothing was. */
+        status = yb_fabric_begin(simulator->fabric, &order, yb_agenda_now(simulator->agenda), &flow);
+        (void)status;
+    }
+}
+
 enum yb_status
 yb_simulator_keep(struct yb_simulator *simulator, uint32_t request)
 {
@@ -552,6 +604,9 @@ yb_simulator_keep(struct yb_simulator *simulator, uint32_t request)
     }
     if (status == YB_OK && simulator->scenario->dram_tokens > 0) {
         status = keep_on(simulator, request, place->shelves[YB_SCHED_TIER_DRAM]);
+        if (status == YB_OK && simulator->scenario->apart) {
+            send_computed(simulator, request);
+        }
     }
     return status;
 }

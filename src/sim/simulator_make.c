@@ -74,7 +74,8 @@ set_places(const struct yb_simulator *simulator, struct yb_sched *sched)
             .rack = scenario->rack_nodes == 0 ? 0 : i / scenario->rack_nodes,
             .links = {[YB_SCHED_LINK_IN] = link_of(scenario, YB_FABRIC_PORT_IN),
                       [YB_SCHED_LINK_OUT] = link_of(scenario, YB_FABRIC_PORT_OUT),
-                      [YB_SCHED_LINK_LOAD] = link_of(scenario, YB_FABRIC_BUS),
+                      [YB_SCHED_LINK_LOAD] =
+                          link_of(scenario, scenario->apart ? YB_FABRIC_PORT_IN : YB_FABRIC_BUS),
                       [YB_SCHED_LINK_SSD] = link_of(scenario, YB_FABRIC_SSD),
                       [YB_SCHED_LINK_OBJECT] = link_of(scenario, YB_FABRIC_OBJECT)},
         };
