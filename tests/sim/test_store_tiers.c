@@ -39,7 +39,7 @@ below_of(struct store_world *world, uint32_t node)
     return store_node(world, node)->life->node->below;
 }
 
-/* ---- what the policy of memory knows ----------------------------------------------------------- */
+/* ---- what the policy of memory knows --------------------------------------------------------- */
 
 #define CHAIN 12u
 
