@@ -587,7 +587,8 @@ send_computed(struct yb_simulator *simulator, uint32_t request)
 
     if (order.node != node) {
         /* Without a network nothing is sent, and nothing was. */
-        status = yb_fabric_begin(simulator->fabric, &order, yb_agenda_now(simulator->agenda), &flow);
+        status =
+            yb_fabric_begin(simulator->fabric, &order, yb_agenda_now(simulator->agenda), &flow);
         (void)status;
     }
 }
