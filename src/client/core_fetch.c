@@ -38,17 +38,16 @@ tier_of(uint8_t wire)
     }
 }
 
-/* How soon `bytes` would be here from a tier of a member: base + (backlog + bytes) / rate, of its
- * medium and of the way from there. What nobody has said counts as nothing. */
+/* How soon `bytes` would be here from a member: (backlog + bytes) / rate of the way from there. What
+ * it has not said counts as nothing. */
 static uint64_t
-ready_ns(const struct yb_core_member *member, uint8_t tier, uint64_t bytes)
+ready_ns(const struct yb_core_member *member, uint64_t bytes)
 {
     double ready = 0;
 
     if (member->wire.rate != 0) {
         ready += (double)(member->wire.backlog + bytes) * 1e9 / (double)member->wire.rate;
     }
-    (void)tier;
     return (uint64_t)ready;
 }
 
@@ -70,8 +69,7 @@ describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_
         struct yb_core_member *member = yb_core_member(core, slots[i]);
         uint32_t tier = tier_of(tiers[i]);
         uint64_t takes_ns =
-            member != NULL ? ready_ns(member, tiers[i], yb_index_size_decode(answer->size_code))
-                           : 0;
+            member != NULL ? ready_ns(member, yb_index_size_decode(answer->size_code)) : 0;
 
         if (tier <= YB_CLIENT_TIER_DRAM) {
             item->below = false;

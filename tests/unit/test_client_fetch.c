@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fetches, against a directory and nodes on real sockets in this process. What comes from below
- * memory is in tests/system/test_fetch.py.
+ * Fetches, against a directory and nodes on real sockets in this process, all in memory.
  */
 #include "store_ground.h"
 
