@@ -38,8 +38,8 @@ tier_of(uint8_t wire)
     }
 }
 
-/* How soon `bytes` would be here from a member: (backlog + bytes) / rate of the way from there. What
- * it has not said counts as nothing. */
+/* How soon `bytes` would be here from a member: (backlog + bytes) / rate of the way from there.
+ * What it has not said counts as nothing. */
 static uint64_t
 ready_ns(const struct yb_core_member *member, uint64_t bytes)
 {
