@@ -513,6 +513,12 @@ yb_object_s3_create(const char *url, struct yb_loop *loop, struct yb_helper_pool
         return YB_NO_MEMORY;
     }
     status = yb_object_s3_settings_read(url, yb_config_foreign, &s3->settings, why_out);
+    if (status == YB_OK && !yb_object_xml_ready()) {
+        (void)snprintf(why_out, YB_OBJECT_WHY_BYTES,
+                       "S3 answers in XML, and libexpat.so.1 is not here; install it (Debian: "
+                       "libexpat1)");
+        status = YB_UNSUPPORTED;
+    }
     if (status == YB_OK && !yb_object_s3_load(&s3->curl, why_out)) {
         status = YB_UNSUPPORTED;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tier/object/s3_xml.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <expat.h>
 #include <stdlib.h>
@@ -9,8 +10,68 @@
 #define DEPTH_MAX  16u
 #define TEXT_BYTES YB_OBJECT_TOKEN_BYTES
 
+/* The library, found at run time: who keeps nothing in S3 needs none. */
+struct expat {
+    void *library;
+    XML_Parser (*create)(const XML_Char *encoding);
+    void (*free)(XML_Parser parser);
+    void (*set_user)(XML_Parser parser, void *user);
+    void (*set_element)(XML_Parser parser, XML_StartElementHandler start,
+                        XML_EndElementHandler end);
+    void (*set_data)(XML_Parser parser, XML_CharacterDataHandler data);
+    void (*set_doctype)(XML_Parser parser, XML_StartDoctypeDeclHandler start);
+    enum XML_Status (*parse)(XML_Parser parser, const char *text, int length, int last);
+    enum XML_Status (*stop)(XML_Parser parser, XML_Bool resumable);
+};
+
+static bool
+load(struct expat *expat)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } symbols[] = {
+        {"XML_ParserCreate", &expat->create},
+        {"XML_ParserFree", &expat->free},
+        {"XML_SetUserData", &expat->set_user},
+        {"XML_SetElementHandler", &expat->set_element},
+        {"XML_SetCharacterDataHandler", &expat->set_data},
+        {"XML_SetStartDoctypeDeclHandler", &expat->set_doctype},
+        {"XML_Parse", &expat->parse},
+        {"XML_StopParser", &expat->stop},
+    };
+
+    expat->library = dlopen("libexpat.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (expat->library == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        void *symbol = dlsym(expat->library, symbols[i].name);
+
+        if (symbol == NULL) {
+            (void)dlclose(expat->library);
+            return false;
+        }
+        memcpy(symbols[i].to, &symbol, sizeof(symbol));
+    }
+    return true;
+}
+
+bool
+yb_object_xml_ready(void)
+{
+    struct expat expat;
+
+    if (!load(&expat)) {
+        return false;
+    }
+    (void)dlclose(expat.library);
+    return true;
+}
+
 /* One run through a text: after each element, `on_text` is told what stood in it. */
 struct reading {
+    struct expat expat;
     XML_Parser parser;
     uint32_t depth;
     bool bad;
@@ -48,7 +109,7 @@ on_start(void *context, const char *name, const char **attributes)
     }
     if (++reading->depth > DEPTH_MAX || !reading->root) {
         reading->bad = true;
-        (void)XML_StopParser(reading->parser, XML_FALSE);
+        (void)reading->expat.stop(reading->parser, XML_FALSE);
         return;
     }
     if (strcmp(name, "Contents") == 0) {
@@ -95,24 +156,28 @@ on_doctype(void *context, const XML_Char *name, const XML_Char *system_id,
     (void)public_id;
     (void)internal;
     reading->bad = true;
-    (void)XML_StopParser(reading->parser, XML_FALSE);
+    (void)reading->expat.stop(reading->parser, XML_FALSE);
 }
 
 static bool
 run(struct reading *reading, const char *text, size_t length)
 {
-    bool whole;
+    struct expat *expat = &reading->expat;
+    bool whole = false;
 
-    reading->parser = XML_ParserCreate(NULL);
-    if (reading->parser == NULL || length > INT32_MAX) {
+    if (length > INT32_MAX || !load(expat)) {
         return false;
     }
-    XML_SetUserData(reading->parser, reading);
-    XML_SetElementHandler(reading->parser, on_start, on_end);
-    XML_SetCharacterDataHandler(reading->parser, on_data);
-    XML_SetStartDoctypeDeclHandler(reading->parser, on_doctype);
-    whole = XML_Parse(reading->parser, text, (int)length, XML_TRUE) == XML_STATUS_OK;
-    XML_ParserFree(reading->parser);
+    reading->parser = expat->create(NULL);
+    if (reading->parser != NULL) {
+        expat->set_user(reading->parser, reading);
+        expat->set_element(reading->parser, on_start, on_end);
+        expat->set_data(reading->parser, on_data);
+        expat->set_doctype(reading->parser, on_doctype);
+        whole = expat->parse(reading->parser, text, (int)length, XML_TRUE) == XML_STATUS_OK;
+        expat->free(reading->parser);
+    }
+    (void)dlclose(expat->library);
     return whole && !reading->bad;
 }
 

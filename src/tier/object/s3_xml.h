@@ -3,8 +3,8 @@
  * s3_xml.h -- what an S3 service writes: listings, errors, numbers of uploads.
  *
  * Threads   Any function, any thread; no state.
- * Memory    expat allocates while it reads, in proportion to one element; entities that are defined
- *           in the text are refused with it.
+ * Memory    libexpat, found at run time, allocates while it reads, in proportion to one element;
+ *           a text that defines entities is refused.
  */
 #ifndef YB_TIER_OBJECT_S3_XML_H
 #define YB_TIER_OBJECT_S3_XML_H
@@ -22,6 +22,9 @@ struct yb_object_page {
     uint32_t count;
     char token[YB_OBJECT_TOKEN_BYTES]; /* Of the next page; "": there is none. */
 };
+
+/* Return whether libexpat.so.1 is here; without it nothing can be read. */
+YB_CHECKED bool yb_object_xml_ready(void);
 
 /* Read a page of ListObjectsV2. Names begin with `prefix`, which is left out; others are passed
  * over. False: it is no such page. */
