@@ -783,6 +783,7 @@ link_conn(struct yb_conn *conn)
     }
     net->conns = conn;
     net->conn_count++;
+    conn->number = net->conns_ever++;
 }
 
 enum yb_status

@@ -122,6 +122,7 @@ struct yb_conn {
     bool admitted;  /* on_admit was asked and has welcomed the peer. */
     bool held;      /* on_admit was asked and has not. */
     uint32_t stripe;
+    uint64_t number; /* How many there were before it. */
     struct yb_net *net;
     struct yb_conn *next; /* All connections of the net. */
     struct yb_conn *previous;
@@ -179,6 +180,7 @@ struct yb_net {
     uint32_t stats_first;
     struct yb_conn *conns;
     uint32_t conn_count;
+    uint64_t conns_ever;
     uint64_t bodies_bytes; /* Of all body buffers; limits.bodies_bytes_max bounds it. */
     uint64_t generation;   /* Of the last connection that was made from here. */
     uint64_t operation;    /* Of the last mutation that was numbered here. */

@@ -154,15 +154,21 @@ yb_net_shut(struct yb_net *net)
     }
 }
 
+uint64_t
+yb_net_conns_ever(const struct yb_net *net)
+{
+    return net->conns_ever;
+}
+
 uint32_t
-yb_net_close_peer(struct yb_net *net, struct yb_id identity)
+yb_net_close_peer(struct yb_net *net, struct yb_id identity, uint64_t ever)
 {
     uint32_t count = 0;
     struct yb_conn *next;
 
     for (struct yb_conn *conn = net->conns; conn != NULL; conn = next) {
         next = conn->next;
-        if (conn->opened && yb_id_equal(conn->peer.identity, identity)) {
+        if (conn->opened && conn->number < ever && yb_id_equal(conn->peer.identity, identity)) {
             count++;
             yb_conn_close(conn, YB_FENCED, "this side has fenced the peer");
         }

@@ -120,9 +120,13 @@ void yb_net_destroy(struct yb_net **net);
 /* Abort every connection. They are gone some turns later: see yb_net_idle(). */
 void yb_net_shut(struct yb_net *net);
 
-/* Abort every connection of the process `identity`. Returns how many of them still exist: when a
- * later call returns 0, nothing that came through them can be applied any more. */
-uint32_t yb_net_close_peer(struct yb_net *net, struct yb_id identity);
+/* How many connections there ever were; they are numbered in the order in which they began. */
+uint64_t yb_net_conns_ever(const struct yb_net *net);
+
+/* Abort every connection of the process `identity` among the first `ever`. Returns how many of them
+ * still exist: when a later call returns 0, nothing that came through them can be applied any more.
+ * One that was not open yet when the caller learned `ever` can only bring what is sent later. */
+uint32_t yb_net_close_peer(struct yb_net *net, struct yb_id identity, uint64_t ever);
 
 /* Tell every connection's peer to send no new request, and close each when its last request was
  * answered and its last call has ended. */

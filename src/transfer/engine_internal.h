@@ -79,6 +79,7 @@ struct yb_transfer_worker {
     uint64_t quarantined_ever; /* and how many it did not in time. */
     struct yb_inbound *inbound_free;
     struct yb_inbound *inbound;        /* Being carried out. */
+    uint64_t inbound_ever;             /* How many there were. */
     struct yb_inbound *unstaged_first; /* Reads among them that wait for staging. */
     struct yb_inbound *unstaged_last;
     struct yb_task unstaged_task; /* Looks for them when a slice was given back. */
@@ -172,8 +173,10 @@ struct yb_peer_slot *yb_transfer_find_peer_locked(struct yb_transfer *engine,
 /* ---- service.c ---- */
 
 void yb_transfer_service_init(struct yb_transfer *engine);
-/* Whether anything that `identity` (none: anybody) sent is still being carried out here. */
-bool yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity);
+/* Whether anything that `identity` (none: anybody) sent is still being carried out here, of the
+ * first `ever` requests that the worker took. */
+bool yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity,
+                              uint64_t ever);
 /* Free what the worker has for answering; nothing may be under way. */
 void yb_transfer_inbound_fini(struct yb_transfer_worker *worker);
 /* A peer may reach this engine's memory: same tenant, or a node or admin. */

@@ -38,6 +38,8 @@ struct question {
     uint8_t reply[YB_WIRE_PING_BYTES];
     uint8_t first[YB_WIRE_FIRST_BYTES];
     struct yb_id identity;
+    uint64_t conns_ever; /* Of the worker, when the question reached it. */
+    uint64_t inbound_ever;
     struct yb_timer timer;
 };
 
@@ -468,15 +470,16 @@ yb_transfer_drain(struct yb_transfer *engine, yb_transfer_peer peer, uint64_t ti
 
 /* ---- fence ----------------------------------------------------------------------------------- */
 
-/* Close what the process has open here, and look again until nothing of it is left. */
+/* Close what the process had open here, and look again until nothing of that is left. What it opens
+ * meanwhile is not looked at: it brings what was sent later, and may come without end. */
 static void
 look_at_fence(struct question *question)
 {
     struct yb_transfer_worker *worker = question->worker;
     uint64_t now = yb_loop_now(worker->loop);
 
-    if (yb_net_close_peer(worker->net, question->identity) == 0 &&
-        !yb_transfer_inbound_busy(worker, question->identity) &&
+    if (yb_net_close_peer(worker->net, question->identity, question->conns_ever) == 0 &&
+        !yb_transfer_inbound_busy(worker, question->identity, question->inbound_ever) &&
         atomic_load(&worker->engine->neighbour.holds) == 0) { /* X2 of across.h */
         answer(question, YB_OK);
     } else if (now >= question->deadline_ns) {
@@ -498,6 +501,8 @@ run_fence(struct yb_mail *mail)
     struct question *question = question_of(mail);
 
     yb_timer_init(&question->timer, on_fence_timer);
+    question->conns_ever = yb_net_conns_ever(question->worker->net);
+    question->inbound_ever = question->worker->inbound_ever;
     look_at_fence(question);
 }
 

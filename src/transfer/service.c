@@ -38,7 +38,8 @@ struct yb_inbound {
     struct yb_transfer_worker *worker;
     struct yb_request *request;
     struct yb_id identity;
-    bool drain; /* Waits for the others. */
+    uint64_t number; /* How many there were before it. */
+    bool drain;      /* Waits for the others. */
     bool writes;
     uint32_t count;
     uint32_t copies;
@@ -91,6 +92,7 @@ inbound_take(struct yb_transfer_worker *worker, struct yb_request *request)
     inbound->worker = worker;
     inbound->request = request;
     inbound->identity = request->peer->identity;
+    inbound->number = worker->inbound_ever++;
     inbound->next = worker->inbound;
     if (worker->inbound != NULL) {
         worker->inbound->previous = inbound;
@@ -101,10 +103,10 @@ inbound_take(struct yb_transfer_worker *worker, struct yb_request *request)
 }
 
 bool
-yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity)
+yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity, uint64_t ever)
 {
     for (struct yb_inbound *inbound = worker->inbound; inbound != NULL; inbound = inbound->next) {
-        if (!inbound->drain &&
+        if (!inbound->drain && inbound->number < ever &&
             (yb_id_is_none(identity) || yb_id_equal(identity, inbound->identity))) {
             return true;
         }
@@ -137,7 +139,7 @@ answer_drains(struct yb_transfer_worker *worker)
 
     for (struct yb_inbound *inbound = worker->inbound; inbound != NULL; inbound = next) {
         next = inbound->next;
-        if (inbound->drain && !yb_transfer_inbound_busy(worker, inbound->identity)) {
+        if (inbound->drain && !yb_transfer_inbound_busy(worker, inbound->identity, UINT64_MAX)) {
             struct yb_request *request = inbound->request;
 
             unlink_inbound(inbound);
@@ -577,7 +579,7 @@ handle_drain(void *service, struct yb_request *request)
     struct yb_transfer_worker *worker = worker_of(engine, request);
     struct yb_inbound *inbound;
 
-    if (!yb_transfer_inbound_busy(worker, request->peer->identity)) {
+    if (!yb_transfer_inbound_busy(worker, request->peer->identity, UINT64_MAX)) {
         yb_request_reply(request, YB_OK, NULL, 0, NULL, 0);
         return;
     }

@@ -145,6 +145,36 @@ test_server__a_newer_connection_waits_until_the_older_ones_writes_have_landed(vo
     duo_fini(&duo);
 }
 
+/* Or who closes until nothing is left would never be done with one that comes again and again. */
+static void
+test_server__closing_what_a_process_had_spares_what_it_opens_later(void **state)
+{
+    struct caller caller;
+    struct yb_net *net;
+    struct yb_id identity;
+    struct duo duo;
+    uint64_t ever;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    net = duo.nets[SERVER];
+    identity = duo.selfs[CLIENT].identity;
+    caller_init(&caller, &duo, YB_WIRE_TYPE_ECHO);
+    for (uint32_t round = 0; round < 3; round++) {
+        caller_run(&caller);
+        caller_expect(&caller, YB_OK);
+        ever = yb_net_conns_ever(net);
+        assert_int_equal(yb_net_close_peer(net, identity, ever), 1);
+        DUO_AWAIT(&duo, yb_net_close_peer(net, identity, ever) == 0);
+        caller_run(&caller); /* It comes again, and stays. */
+        caller_expect(&caller, YB_OK);
+        assert_int_equal(yb_net_close_peer(net, identity, ever), 0);
+        assert_int_equal(yb_server_connection_count(duo.server), 1);
+    }
+    duo_fini(&duo);
+}
+
 static enum yb_status
 try_listen(struct duo *duo, const char *address, bool insecure, char *why)
 {
@@ -427,6 +457,7 @@ main(void)
             test_server__a_newer_connection_of_a_peer_takes_the_place_of_its_older_one),
         cmocka_unit_test(
             test_server__a_newer_connection_waits_until_the_older_ones_writes_have_landed),
+        cmocka_unit_test(test_server__closing_what_a_process_had_spares_what_it_opens_later),
         cmocka_unit_test(test_server__a_refusal_to_listen_says_what_to_do),
         cmocka_unit_test(
             test_server__connections_are_spread_over_workers_and_nothing_is_left_of_them),
