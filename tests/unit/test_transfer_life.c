@@ -402,9 +402,7 @@ test_transfer_life__a_silent_target_costs_the_deadline_and_a_drain_ends_the_doub
     struct rig rig;
 
     (void)state;
-    if (duo_paths != YB_TRANSFER_PATH_TCP) {
-        skip(); /* The relay must be what stands in the way. */
-    }
+    duo_relayed();
     rig_init(&rig, 1 << 20, false);
     for (uint32_t round = 0; round < 20; round++) {
         struct yb_transfer_item item = rig_item(&rig, YB_TRANSFER_WRITE);
@@ -883,9 +881,7 @@ test_transfer_life__unregister_waits_for_what_uses_the_range_or_says_busy(void *
     void *status;
 
     (void)state;
-    if (duo_paths != YB_TRANSFER_PATH_TCP) {
-        skip(); /* The relay must be what stands in the way. */
-    }
+    duo_relayed();
     rig_init(&rig, 8 << 20, true);
     for (uint32_t round = 0; round < 3; round++) {
         rig_reopen(&rig);
@@ -923,9 +919,7 @@ test_transfer_life__local_memory_stays_registered_while_a_batch_uses_it(void **s
     void *shared = NULL;
 
     (void)state;
-    if (duo_paths != YB_TRANSFER_PATH_TCP) {
-        skip(); /* The relay must be what stands in the way. */
-    }
+    duo_relayed();
     rig_init(&rig, 300000, false);
     rig_warm(&rig);
     area_init(&plain, 100000);

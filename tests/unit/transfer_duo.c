@@ -28,6 +28,14 @@ duo_choose(int argc, char **argv)
     return argc <= 1;
 }
 
+void
+duo_relayed(void)
+{
+    if (duo_paths != YB_TRANSFER_PATH_TCP) {
+        skip();
+    }
+}
+
 /* The thread sanitizer sees the threads of both engines, but not that the bytes which one sends
  * order what the other does: for it, an engine's access to a test's memory races with the test's
  * own. Whether memory is touched too late is for the tests themselves to find out, by its bytes. */

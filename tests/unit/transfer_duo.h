@@ -32,6 +32,8 @@ extern uint32_t duo_paths; /* Of the row that was named; TCP without one. */
 
 /* Choose the row. Returns false if argv names none. */
 bool duo_choose(int argc, char **argv);
+/* Skip the test unless all bytes go by TCP, that is through a relay where there is one. */
+void duo_relayed(void);
 
 /* ---- memory -------------------------------------------------------------------------- */
 
