@@ -22,6 +22,20 @@ MIB = 1 << 20
 SETUP = ("P2PHANDSHAKE", 64 * MIB, 16 * MIB, "tcp", "")
 
 
+def stop(process):
+    """Stop it; it does nothing any more, on no thread, when this returns."""
+    process.send_signal(signal.SIGSTOP)
+
+    def stands():
+        for task in os.listdir(f"/proc/{process.pid}/task"):
+            with open(f"/proc/{process.pid}/task/{task}/stat", encoding="ascii") as file:
+                if file.read().rpartition(")")[2].split()[0] != "T":
+                    return False
+        return True
+
+    until(stands, "all of its threads have stopped")
+
+
 class Process:
     """One of our programs; it says on its first line where it listens."""
 
@@ -41,9 +55,6 @@ class Process:
     def _read(self):
         for line in self.process.stderr:
             self.log.append(line.rstrip("\n"))
-
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)

@@ -209,9 +209,6 @@ class Stopped:
         self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, bufsize=1)
 
-    def pause(self):
-        self.process.send_signal(signal.SIGSTOP)
-
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads, processes and lives: the interpreter's lock is given up, nothing leaks or hangs."""
 import gc
+import itertools
 import os
 import resource
 import sys
@@ -9,50 +10,74 @@ import time
 
 import numpy
 import pytest
-from conftest import MIB, Memory, pattern, python, set_up, until
+import yuebing
+from conftest import DEADLINE_S, MIB, SETUP, Memory, pattern, python, set_up, stop, until
 from mooncake.engine import TransferEngine
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+from yuebing import _native
 
 
-def counts_while(call, stopped):
-    """Run `call` while what it waits for is stopped; this thread counts, then lets it go on."""
-    results, begun = [], threading.Event()
+def asked(port):
+    """Whether something lies at that port of this host that its process has not read."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file][1:]
+    return any(row[1].endswith(f":{port:04X}") and not row[4].endswith(":00000000")
+               for row in rows)
 
-    def run():
-        begun.set()
-        results.append(call())
 
-    stopped.pause()
-    thread = threading.Thread(target=run)
-    thread.start()
-    begun.wait()
-    counts = 0
-    while not results and counts < 100000:
-        counts += 1
-    waited = not results
-    stopped.go_on()
-    thread.join(60)
-    assert not thread.is_alive()
-    return counts, waited, results[0]
+def called_while_stopped(function, arguments, stopped, port):
+    """What it returns when what it asks at that port is stopped until this thread has run.
+
+    A call that kept the interpreter's lock would be back, by its own deadline, before this thread
+    could run again, let alone end the stop. From the call until its result is in the list all is
+    C: nothing in between gives the lock up in its place.
+    """
+    results = []
+    thread = threading.Thread(
+        target=lambda: results.extend(itertools.starmap(function, [arguments])))
+    stop(stopped.process)
+    try:
+        thread.start()
+        until(lambda: asked(port), "the question is there")
+        waits = not results
+    finally:
+        stopped.go_on()
+    thread.join(DEADLINE_S)
+    assert waits and not thread.is_alive(), function.__name__
+    return results[0]
 
 
 def test_a_call_that_waits_lets_others_run(own_master):
+    port = int(own_master.address.rpartition(":")[2])
+    memory = Memory(4096)
+    into = ["k"], [memory.ptr], [4096]
     with set_up(own_master.address, segment=0) as store:
-        memory = Memory(4096)
-        calls = {
-            "is_exist": lambda: store.is_exist("k"),
-            "batch_is_exist": lambda: store.batch_is_exist(["k", "l"]),
-            "get": lambda: store.get("k"),
-            "batch_get_buffer": lambda: store.batch_get_buffer(["k"]),
-            "batch_get_into": lambda: store.batch_get_into(["k"], [memory.ptr], [4096]),
-            "remove": lambda: store.remove("k"),
-            "remove_all": lambda: store.remove_all(),
-            "setup": lambda: set_up(own_master.address, segment=0).close(),
-        }
-        for name, call in calls.items():
-            counts, waited, _ = counts_while(call, own_master)
-            # One that held the interpreter's lock would not let this thread count at all.
-            assert waited and counts == 100000, name
+        for function, arguments, answer in [
+                (store.is_exist, ("k",), 0),
+                (store.batch_is_exist, (["k", "l"],), [0, 0]),
+                (store.get_size, ("k",), -704),
+                (store.get, ("k",), b""),
+                (store.get_batch, (["k"],), [b""]),
+                (store.get_buffer, ("k",), None),
+                (store.batch_get_buffer, (["k"],), [None]),
+                (store.get_into, ("k", memory.ptr, 4096), -704),
+                (store.batch_get_into, into, [-704]),
+                (store.batch_get_session_start, (["k"],), [-704]),
+                (store.remove, ("k",), -704),
+                (store.batch_remove, (["k"],), [-704]),
+                # Without force it asks the nodes alone, and there are none.
+                (store.remove_all, (True,), 0)]:
+            assert called_while_stopped(function, arguments, own_master, port) == answer
+    store = _native.Store()
+    assert called_while_stopped(
+        store.setup, ("127.0.0.1", *SETUP, own_master.address), own_master, port) == 0
+    store.close()
+    client = yuebing.Store(own_master.address)
+    for function, arguments, answer in [
+            (client._client.run, (2, ["k"], None, None, yuebing.store._options()), 0),
+            (client._client.remove_all, (True, 30 * 10**9), 0)]:
+        assert called_while_stopped(function, arguments, own_master, port)[0] == answer
+    client.close()
 
 
 def test_a_transfer_that_waits_lets_others_run():
@@ -62,10 +87,9 @@ def test_a_transfer_that_waits_lets_others_run():
     with Stopped(PEER) as peer:
         port, address = map(int, peer.process.stdout.readline().split())
         memory = Memory(1 << 20, pattern(1 << 20, 3))
-        counts, waited, code = counts_while(
-            lambda: engine.transfer_sync_write(f"127.0.0.1:{port}", memory.ptr, address, 1 << 20),
-            peer)
-        assert waited and counts == 100000 and code == 0
+        assert called_while_stopped(
+            engine.transfer_sync_write, (f"127.0.0.1:{port}", memory.ptr, address, 1 << 20),
+            peer, port) == 0
 
 
 def test_twelve_threads_share_a_store(store):
