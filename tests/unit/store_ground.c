@@ -267,12 +267,23 @@ ground_stop(struct ground_role *role)
     yb_mail_init(&role->stand, order_stand);
     yb_mailbox_post_reply(yb_loop_mailbox(yb_worker_loop(role->worker)), &role->stand);
     wait_for(&role->standing);
+    role->stopped = true;
 }
 
 void
 ground_go(struct ground_role *role)
 {
+    role->stopped = false;
     (void)sem_post(&role->held);
+}
+
+/* A test that failed left off somewhere: its end must not wait for what nobody lets go. */
+static void
+go_if_stopped(struct ground_role *role)
+{
+    if (role->stopped) {
+        ground_go(role);
+    }
 }
 
 /* ---- the ground ------------------------------------------------------------------------------ */
@@ -313,6 +324,10 @@ ground_destroy(struct ground **ground_ref)
     struct ground *ground = *ground_ref;
 
     *ground_ref = NULL;
+    go_if_stopped(&ground->directory);
+    for (uint32_t i = 0; i < ground->options.nodes; i++) {
+        go_if_stopped(&ground->nodes[i]);
+    }
     for (uint32_t i = 0; i < ground->options.nodes; i++) {
         if (ground->nodes[i].worker != NULL) {
             role_stop(&ground->nodes[i]);

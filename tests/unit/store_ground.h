@@ -37,6 +37,7 @@ struct ground_role {
     struct yb_address address;
     char name[32];
     bool idle;
+    bool stopped;
     struct yb_mail stand;
     sem_t held; /* The worker waits here while it is stopped. */
     sem_t standing;
@@ -69,7 +70,8 @@ void ground_destroy(struct ground **ground);
 struct yb_client *ground_client(const struct ground *ground,
                                 const struct yb_client_options *options);
 
-/* Let a role's worker stand still until it is let go: nothing is read, nothing answered. */
+/* Let a role's worker stand still until it is let go, or the ground ends: nothing is read, nothing
+ * answered. */
 void ground_stop(struct ground_role *role);
 void ground_go(struct ground_role *role);
 

@@ -4,13 +4,16 @@
  */
 #include "store_ground.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-#define COUNT 300u
-#define BYTES 4096u
+#define COUNT    300u
+#define BYTES    4096u
+#define PATIENCE 30 /* Seconds until what has not come counts as lost. */
 
 static struct ground *ground;
 
@@ -114,7 +117,8 @@ test_fetch__says_where_blocks_are_and_brings_each_once(void **state)
         assert_int_equal(list->items[i].tier, i == 7 ? YB_CLIENT_TIER_NONE : YB_CLIENT_TIER_DRAM);
     }
     for (uint32_t i = 0; i < COUNT; i++) {
-        assert_int_equal(yb_client_fetch_next(client, handle, 30 * YB_NS_PER_S, &index), YB_OK);
+        assert_int_equal(yb_client_fetch_next(client, handle, PATIENCE * YB_NS_PER_S, &index),
+                         YB_OK);
         assert_true(index < COUNT && !seen[index]);
         seen[index] = true;
         assert_int_equal(yb_client_fetch_poll(client, handle, index), YB_OK);
@@ -124,7 +128,7 @@ test_fetch__says_where_blocks_are_and_brings_each_once(void **state)
         }
     }
     assert_int_equal(yb_client_fetch_next(client, handle, 0, &index), YB_NOT_FOUND);
-    assert_int_equal(yb_client_wait(client, handle, 30 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE * YB_NS_PER_S), YB_OK);
     assert_int_equal(yb_client_finish(client, handle), YB_OK);
     assert_int_equal(yb_client_fetch_poll(client, handle, 0), YB_CLOSED);
     assert_int_equal(yb_client_fetch_next(client, handle, 0, &index), YB_CLOSED);
@@ -148,12 +152,13 @@ test_fetch__hands_an_ordered_list_out_in_its_order(void **state)
     }
     assert_int_equal(yb_client_fetch(client, list->items, COUNT, NULL, &options, &handle), YB_OK);
     for (uint32_t i = 0; i < COUNT; i++) {
-        assert_int_equal(yb_client_fetch_next(client, handle, 30 * YB_NS_PER_S, &index), YB_OK);
+        assert_int_equal(yb_client_fetch_next(client, handle, PATIENCE * YB_NS_PER_S, &index),
+                         YB_OK);
         assert_int_equal(index, i);
         assert_int_equal(list->items[i].status, YB_OK);
         assert_stamped(list, i);
     }
-    assert_int_equal(yb_client_wait(client, handle, 30 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE * YB_NS_PER_S), YB_OK);
     assert_int_equal(yb_client_finish(client, handle), YB_OK);
     free(list);
     yb_client_close(&client);
@@ -173,8 +178,10 @@ test_fetch__tells_an_eventfd_of_each_item_and_of_the_end(void **state)
     assert_true(options.event_fd > 0);
     assert_int_equal(yb_client_fetch(client, list->items, COUNT, NULL, &options, &handle), YB_OK);
     while (told < COUNT + 1) {
+        struct pollfd wanted = {.fd = options.event_fd, .events = POLLIN};
         uint64_t some;
 
+        assert_int_equal(poll(&wanted, 1, PATIENCE * 1000), 1);
         assert_int_equal(read(options.event_fd, &some, sizeof(some)), sizeof(some));
         told += some;
     }
@@ -202,20 +209,20 @@ test_fetch__ends_one_item_early_and_lets_the_others_come(void **state)
     ground_stop(&ground->nodes[1]);
     list->items[5].timeout_ns = YB_NS_PER_MS;
     assert_int_equal(yb_client_fetch(client, list->items, 20, NULL, &options, &handle), YB_OK);
-    assert_int_equal(yb_client_fetch_next(client, handle, 30 * YB_NS_PER_S, &index), YB_OK);
+    assert_int_equal(yb_client_fetch_next(client, handle, PATIENCE * YB_NS_PER_S, &index), YB_OK);
     assert_int_equal(index, 5);
     assert_int_equal(list->items[5].status, YB_TIMED_OUT);
     yb_client_fetch_cancel(client, handle, 11);
     yb_client_fetch_cancel(client, handle, 11);
     yb_client_fetch_cancel(client, handle, 400);
-    assert_int_equal(yb_client_fetch_next(client, handle, 30 * YB_NS_PER_S, &index), YB_OK);
+    assert_int_equal(yb_client_fetch_next(client, handle, PATIENCE * YB_NS_PER_S, &index), YB_OK);
     assert_int_equal(index, 11);
     assert_int_equal(list->items[11].status, YB_CANCELLED);
     yb_client_fetch_cancel(client, handle, 5); /* It has ended. */
     assert_int_equal(yb_client_poll(client, handle), YB_IN_PROGRESS);
     ground_go(&ground->nodes[0]);
     ground_go(&ground->nodes[1]);
-    assert_int_equal(yb_client_wait(client, handle, 60 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE * YB_NS_PER_S), YB_OK);
     for (uint32_t i = 0; i < 20; i++) {
         cancelled += list->items[i].status == YB_CANCELLED;
         if (i != 5 && i != 11) {
@@ -243,7 +250,7 @@ test_fetch__cancelled_as_a_whole_ends_every_item_once(void **state)
     assert_int_equal(yb_client_fetch(client, list->items, COUNT, NULL, NULL, &handle), YB_OK);
     yb_client_fetch_cancel(client, handle, 3);
     yb_client_cancel(client, handle);
-    assert_int_equal(yb_client_wait(client, handle, 60 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE * YB_NS_PER_S), YB_OK);
     memset(list->bytes, 0x5a, sizeof(list->bytes));
     ground_go(&ground->nodes[0]);
     ground_go(&ground->nodes[1]);
@@ -275,6 +282,7 @@ test_fetch__calls_back_once_and_refuses_what_makes_no_sense(void **state)
     struct list *list = make_list("back", false);
     struct yb_client_fetch_options options = {.struct_bytes = sizeof(options), .done = count_end};
     yb_client_handle handle;
+    struct timespec patience;
     uint32_t index;
     sem_t ended;
 
@@ -282,7 +290,9 @@ test_fetch__calls_back_once_and_refuses_what_makes_no_sense(void **state)
     put_list(client, "back");
     options.owner = &ended;
     assert_int_equal(yb_client_fetch(client, list->items, COUNT, NULL, &options, &handle), YB_OK);
-    assert_int_equal(sem_wait(&ended), 0);
+    assert_int_equal(clock_gettime(CLOCK_REALTIME, &patience), 0);
+    patience.tv_sec += PATIENCE;
+    assert_int_equal(sem_timedwait(&ended, &patience), 0);
     assert_int_equal(sem_trywait(&ended), -1);
     assert_int_equal(yb_client_fetch_poll(client, handle, COUNT), YB_INVALID);
     assert_int_equal(yb_client_finish(client, handle), YB_OK);
@@ -296,7 +306,7 @@ test_fetch__calls_back_once_and_refuses_what_makes_no_sense(void **state)
         yb_client_submit(client, YB_CLIENT_OP_GET, list->items, 1, NULL, NULL, NULL, 0, &handle),
         YB_OK);
     assert_int_equal(yb_client_fetch_next(client, handle, 0, &index), YB_CLOSED);
-    assert_int_equal(yb_client_wait(client, handle, 30 * YB_NS_PER_S), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, PATIENCE * YB_NS_PER_S), YB_OK);
     assert_int_equal(yb_client_finish(client, handle), YB_OK);
     assert_int_equal(sem_destroy(&ended), 0);
     free(list);
