@@ -31,6 +31,11 @@ struct batch {
     struct yb_client_item *items;
     struct yb_client_call options;
     struct yb_py_call call;
+    /* ---- of a fetch ---- */
+    bool *known;     /* Items whose end was told of; NULL: it is no fetch. */
+    uint32_t *order; /* Those of them that wait to be handed out, in the order of their ends. */
+    uint32_t order_count;
+    uint32_t order_at;
 };
 
 static struct client *
@@ -195,7 +200,7 @@ take_place(struct yb_py_call *call, PyObject *object, struct iovec *place_out)
     return yb_py_bytes(call, object, place_out);
 }
 
-/* (op, keys, buffers or None, offsets or None, options); the group is that of all. */
+/* (op, keys, buffers or None, offsets or None ...); the group is that of all. */
 static bool
 take_items(struct batch *batch, PyObject *const *argument, enum yb_client_op op)
 {
@@ -238,17 +243,22 @@ take_items(struct batch *batch, PyObject *const *argument, enum yb_client_op op)
     return batch->items != NULL && places != NULL;
 }
 
-/* [(status, size, bytes, grant, replicas), ...] */
+/* (status, size, bytes, grant, replicas) */
+static PyObject *
+result_of(const struct yb_client_item *item)
+{
+    return Py_BuildValue("(iKKKI)", (int)item->status, (unsigned long long)item->size,
+                         (unsigned long long)item->bytes, (unsigned long long)item->grant,
+                         item->replicas);
+}
+
 static PyObject *
 results_of(const struct batch *batch)
 {
     PyObject *list = PyList_New((Py_ssize_t)batch->count);
 
     for (uint32_t i = 0; i < batch->count && list != NULL; i++) {
-        const struct yb_client_item *item = &batch->items[i];
-        PyObject *tuple = Py_BuildValue(
-            "(iKKKI)", (int)item->status, (unsigned long long)item->size,
-            (unsigned long long)item->bytes, (unsigned long long)item->grant, item->replicas);
+        PyObject *tuple = result_of(&batch->items[i]);
 
         if (tuple == NULL) {
             Py_CLEAR(list);
@@ -377,6 +387,115 @@ YB_PY_DEFINE(client_submit, 5, true, "op", "keys", "buffers", "offsets", "option
     return Py_BuildValue("(iN)", (int)status, object);
 }
 
+/* Give each item of the list its own limit; None: that of all. */
+static bool
+take_limits(struct batch *batch, PyObject *object)
+{
+    struct yb_py_words limits = {NULL, 0};
+
+    if (object == Py_None) {
+        return true;
+    }
+    if (!yb_py_words(&batch->call, object, &limits)) {
+        return false;
+    }
+    if (limits.count != batch->count) {
+        PyErr_SetString(PyExc_ValueError, "there are not as many timeouts as keys");
+        return false;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        batch->items[i].timeout_ns = limits.words[i];
+    }
+    return true;
+}
+
+static bool
+take_fetch(struct batch *batch, PyObject *const *argument, struct yb_client_fetch_options *options)
+{
+    PyObject *const get[] = {NULL, argument[0], argument[1], argument[2]};
+    uint64_t window;
+
+    if (!take_options(&batch->call, argument[3], &batch->options) ||
+        !take_items(batch, get, YB_CLIENT_OP_GET) || !take_limits(batch, argument[4]) ||
+        !yb_py_flag(argument[5], false, &options->ordered) || !yb_py_word(argument[6], &window)) {
+        return false;
+    }
+    options->window = window > UINT32_MAX ? UINT32_MAX : (uint32_t)window;
+    batch->known = yb_py_room(&batch->call, batch->count, sizeof(*batch->known));
+    batch->order = yb_py_room(&batch->call, batch->count, sizeof(*batch->order));
+    return batch->known != NULL && batch->order != NULL;
+}
+
+/* (keys, buffers, offsets, options, timeouts_ns or None, ordered, window) -> (status, Batch or
+ * None) */
+YB_PY_DEFINE(client_fetch, 7, true, "keys", "buffers", "offsets", "options", "timeouts_ns",
+             "ordered", "window")
+{
+    struct yb_client_fetch_options options = {.struct_bytes = sizeof(options)};
+    PyObject *object = batch_new(self);
+    enum yb_status status = YB_NO_MEMORY;
+    struct yb_client *client = NULL;
+    struct batch *batch;
+
+    (void)call;
+    if (object == NULL) {
+        return NULL;
+    }
+    batch = batch_of(object);
+    if (take_fetch(batch, argument, &options)) {
+        client = enter(self);
+    }
+    if (client == NULL) {
+        Py_DECREF(object);
+        return NULL;
+    }
+    options.event_fd = batch->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (batch->event_fd > 0) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = yb_client_fetch(client, batch->items, batch->count, &batch->options, &options,
+                                 &batch->handle);
+        Py_END_ALLOW_THREADS;
+    }
+    leave(self);
+    if (status != YB_OK) {
+        batch->handle = 0;
+        Py_DECREF(object);
+        return Py_BuildValue("(iO)", (int)status, Py_None);
+    }
+    return Py_BuildValue("(iN)", (int)status, object);
+}
+
+/* An item has ended, and is to be handed out. */
+static void
+keep_order(struct batch *batch, uint32_t index)
+{
+    if (!batch->known[index]) {
+        batch->known[index] = true;
+        batch->order[batch->order_count++] = index;
+    }
+}
+
+/* It has ended; its record goes, and with it the order in which the items of a fetch came: what
+ * was not handed out yet is kept here. NULL: the client is closed, and its records are gone. */
+static enum yb_status
+batch_end(struct batch *batch, struct yb_client *client)
+{
+    yb_client_handle handle = batch->handle;
+    uint32_t index;
+
+    batch->handle = 0;
+    if (client == NULL) {
+        for (uint32_t i = 0; batch->known != NULL && i < batch->count; i++) {
+            keep_order(batch, i);
+        }
+        return YB_CLOSED;
+    }
+    while (batch->known != NULL && yb_client_fetch_next(client, handle, 0, &index) == YB_OK) {
+        keep_order(batch, index);
+    }
+    return yb_client_finish(client, handle) == YB_OK ? YB_OK : YB_CLOSED;
+}
+
 /* Wait, at most so long; on OK the record is given back. A closed client has ended it. */
 static enum yb_status
 batch_wait_for(struct batch *batch, uint64_t timeout_ns)
@@ -391,18 +510,16 @@ batch_wait_for(struct batch *batch, uint64_t timeout_ns)
     client = enter(batch->client);
     if (client == NULL) {
         PyErr_Clear();
-        batch->handle = 0;
-        return YB_CLOSED;
+        return batch_end(batch, NULL);
     }
     Py_BEGIN_ALLOW_THREADS;
     status = timeout_ns == 0 ? yb_client_poll(client, handle)
                              : yb_client_wait(client, handle, timeout_ns);
     Py_END_ALLOW_THREADS;
-    if (status == YB_OK && batch->handle == handle) {
-        batch->handle = 0;
-        if (yb_client_finish(client, handle) != YB_OK) {
-            status = YB_CLOSED;
-        }
+    if (batch->handle != handle) {
+        status = YB_OK; /* Another thread saw its end meanwhile, and gave the record back. */
+    } else if (status == YB_OK) {
+        status = batch_end(batch, client);
     }
     leave(batch->client);
     return status;
@@ -445,17 +562,60 @@ YB_PY_DEFINE(batch_wait, 1, true, "timeout_ns")
     return PyLong_FromLong((long)batch_wait_for(batch_of(self), timeout_ns));
 }
 
-static PyObject *
-batch_cancel(PyObject *self, PyObject *none)
+/* The place of an item in the list; IndexError. */
+static bool
+take_index(const struct batch *batch, PyObject *object, uint32_t *index_out)
+{
+    uint64_t word;
+
+    if (!yb_py_word(object, &word)) {
+        return false;
+    }
+    if (word >= batch->count) {
+        PyErr_SetString(PyExc_IndexError, "there are not as many keys");
+        return false;
+    }
+    *index_out = (uint32_t)word;
+    return true;
+}
+
+/* cancel(index=None): one item of a fetch, or all */
+YB_PY_DEFINE(batch_cancel, 0, true, "index")
 {
     struct batch *batch = batch_of(self);
-    struct yb_client *client = batch->handle == 0 ? NULL : enter(batch->client);
+    bool one = argument[0] != NULL && argument[0] != Py_None && batch->known != NULL;
+    struct yb_client *client;
+    uint32_t index = 0;
 
-    (void)none;
+    (void)call;
+    if (one && !take_index(batch, argument[0], &index)) {
+        return NULL;
+    }
+    client = batch->handle == 0 ? NULL : enter(batch->client);
     PyErr_Clear();
     if (client != NULL) {
-        yb_client_cancel(client, batch->handle);
+        if (one) {
+            yb_client_fetch_cancel(client, batch->handle, index);
+        } else {
+            yb_client_cancel(client, batch->handle);
+        }
         leave(batch->client);
+    }
+    Py_RETURN_NONE;
+}
+
+/* Forget what the descriptor told; of a batch that has ended it stays readable. */
+static PyObject *
+batch_heard(PyObject *self, PyObject *none)
+{
+    struct batch *batch = batch_of(self);
+    uint64_t word;
+
+    (void)none;
+    (void)!read(batch->event_fd, &word, sizeof(word));
+    if (batch_wait_for(batch, 0) != YB_IN_PROGRESS) {
+        word = 1;
+        (void)!write(batch->event_fd, &word, sizeof(word));
     }
     Py_RETURN_NONE;
 }
@@ -476,6 +636,106 @@ batch_results(PyObject *self, PyObject *none)
         return NULL;
     }
     return results_of(batch_of(self));
+}
+
+/* [(tier, ready_ns), ...] of a fetch: what its lookup has told */
+static PyObject *
+batch_places(PyObject *self, PyObject *none)
+{
+    const struct batch *batch = batch_of(self);
+    PyObject *list = PyList_New((Py_ssize_t)batch->count);
+
+    (void)none;
+    for (uint32_t i = 0; i < batch->count && list != NULL; i++) {
+        PyObject *tuple = Py_BuildValue("(IK)", batch->items[i].tier,
+                                        (unsigned long long)batch->items[i].ready_ns);
+
+        if (tuple == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SetItem(list, (Py_ssize_t)i, tuple);
+    }
+    return list;
+}
+
+/* result(index) of a fetch -> (status, ...), or None: it has not ended */
+YB_PY_DEFINE(batch_result, 1, true, "index")
+{
+    struct batch *batch = batch_of(self);
+    enum yb_status status = YB_OK;
+    struct yb_client *client;
+    uint32_t index;
+
+    (void)call;
+    if (!take_index(batch, argument[0], &index)) {
+        return NULL;
+    }
+    client = batch->handle == 0 ? NULL : enter(batch->client);
+    PyErr_Clear();
+    if (client != NULL) {
+        status = yb_client_fetch_poll(client, batch->handle, index);
+        leave(batch->client);
+    }
+    if (status == YB_IN_PROGRESS) {
+        Py_RETURN_NONE;
+    }
+    return result_of(&batch->items[index]);
+}
+
+/* Hand the next item of a fetch out. NOT_FOUND: all were. */
+static enum yb_status
+batch_hand_out(struct batch *batch, uint64_t timeout_ns, uint32_t *index_out)
+{
+    for (;;) {
+        yb_client_handle handle = batch->handle;
+        struct yb_client *client;
+        enum yb_status status;
+
+        if (batch->order_at < batch->order_count) {
+            *index_out = batch->order[batch->order_at++];
+            return YB_OK;
+        }
+        if (handle == 0) {
+            return YB_NOT_FOUND;
+        }
+        client = enter(batch->client);
+        if (client == NULL) {
+            PyErr_Clear();
+            (void)batch_end(batch, NULL);
+            continue;
+        }
+        Py_BEGIN_ALLOW_THREADS;
+        status = yb_client_fetch_next(client, handle, timeout_ns, index_out);
+        Py_END_ALLOW_THREADS;
+        leave(batch->client);
+        if (status == YB_OK && !batch->known[*index_out]) {
+            batch->known[*index_out] = true;
+            return YB_OK;
+        }
+        /* Meanwhile another thread saw the end of all, and has kept the order; or it is closed. */
+        if (status != YB_OK && status != YB_CLOSED) {
+            return status;
+        }
+        if (status == YB_CLOSED && batch->handle == handle) {
+            (void)batch_end(batch, NULL);
+        }
+    }
+}
+
+/* next(timeout_ns) of a fetch -> (status, index) */
+YB_PY_DEFINE(batch_next, 1, true, "timeout_ns")
+{
+    enum yb_status status;
+    uint64_t timeout_ns;
+    uint32_t index = 0;
+
+    (void)call;
+    if (!yb_py_word(argument[0], &timeout_ns)) {
+        return NULL;
+    }
+    status = batch_hand_out(batch_of(self), timeout_ns, &index);
+    return Py_BuildValue("(iI)", (int)status, index);
 }
 
 /* ---- the rest of a client ------------------------------------------------------------------- */
@@ -623,6 +883,7 @@ static PyMethodDef client_methods[] = {
     {"close", client_close, METH_NOARGS, "Leave."},
     YB_PY_ROW("run", client_run, "Do a batch."),
     YB_PY_ROW("submit", client_submit, "Begin a batch."),
+    YB_PY_ROW("fetch", client_fetch, "Begin a batch of gets that end one by one."),
     YB_PY_ROW("remove_all", client_remove_all, "Remove all blocks of the tenant."),
     YB_PY_ROW("list", client_list, "Keys that match."),
     YB_PY_ROW("register", client_register, "Tell of memory; of 0 bytes: no longer."),
@@ -645,9 +906,13 @@ PyType_Spec yb_py_client_spec = {
 
 static PyMethodDef batch_methods[] = {
     YB_PY_ROW("wait", batch_wait, "Wait until it has ended; its status."),
-    {"cancel", batch_cancel, METH_NOARGS, "Ask it to end early."},
-    {"fileno", batch_fileno, METH_NOARGS, "Readable when it has ended."},
+    YB_PY_ROW("cancel", batch_cancel, "Ask it, or one item of a fetch, to end early."),
+    {"heard", batch_heard, METH_NOARGS, "Forget what the descriptor told."},
+    {"fileno", batch_fileno, METH_NOARGS, "Readable when it, or an item of a fetch, has ended."},
     {"results", batch_results, METH_NOARGS, "Of each key, when it has ended."},
+    {"places", batch_places, METH_NOARGS, "Of a fetch: tier and time of each key."},
+    YB_PY_ROW("result", batch_result, "Of a fetch: how one key ended; None: it has not."),
+    YB_PY_ROW("next", batch_next, "Of a fetch: the next key that has ended."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,10 +6,10 @@ from typing import Optional, Sequence
 
 from yuebing._native import key_chain as _key_chain
 from yuebing._native import version as _version
-from yuebing.store import Entry, Error, Handle, Result, Store
+from yuebing.store import Entry, Error, Fetch, Handle, Result, Store
 
 __version__: str = _version()
-__all__ = ["Entry", "Error", "Handle", "Result", "Store", "__version__", "block_keys"]
+__all__ = ["Entry", "Error", "Fetch", "Handle", "Result", "Store", "__version__", "block_keys"]
 
 
 def block_keys(tokens: Sequence[int], block: int, salt: Optional[str] = None) -> list[bytes]:

@@ -6,8 +6,9 @@
         store.get("key")                        # b"value", or None
         store.put_many({"a": x, "b": y})        # Any buffers.
         store.get_many_into(["a", "b"], [u, v]) # Straight into your memory.
-        handle = store.fetch(["a", "b"], [u, v])
-        results = await handle                  # Or handle.wait(1.0), handle.fileno() ...
+        fetch = store.fetch(["a", "b"], [u, v]) # Returns when it is known where they are.
+        async for index, result in fetch:       # Or await fetch, fetch.wait(1.0), fetch.fileno() ...
+            ...
 
 Keys are str or bytes, values whatever shows its bytes through the buffer protocol. What fails for
 one key of a batch is in its Result; what fails as a whole raises yuebing.Error.
@@ -15,8 +16,10 @@ one key of a batch is in its Result; what fails as a whole raises yuebing.Error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (Any, AsyncIterator, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional,
+                    Sequence, Union)
 
 from yuebing import _native
 
@@ -26,6 +29,7 @@ _PUT, _GET, _EXIST, _REMOVE = range(4)
 _ALL, _PREFIX, _REGEX = range(3)
 _NAMES = {value: name for name, value in _native.STATUSES.items()}
 _CLASSES = {"first_token": 0, "throughput": 1, "background": 2}
+_TIERS = (None, "device", "dram", "ssd", "object")
 
 
 class Error(Exception):
@@ -88,6 +92,7 @@ class Handle:
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def wait(self, timeout: Optional[float] = None) -> list[Result]:
         """The results; TimeoutError leaves it running."""
@@ -116,27 +121,113 @@ class Handle:
         """Readable when it has ended; for select() and event loops. The handle closes it."""
         return self._batch.fileno()
 
-    async def _ended(self) -> list[Result]:
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
+    def _wake(self) -> None:
+        """Something has ended. Whoever waits, in whatever loop, looks for itself what it was."""
+        self._batch.heard()
+        for loop, event in tuple(self._waiting):
+            with contextlib.suppress(RuntimeError):  # A loop that was closed meanwhile.
+                loop.call_soon_threadsafe(event.set)
 
-        def tell() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        loop.add_reader(self.fileno(), tell)
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        self._waiting.add((loop, event))
+        loop.add_reader(self.fileno(), self._wake)
         try:
-            if not self.done():
-                await ended
+            while not reached():
+                await event.wait()
+                event.clear()
+        finally:
+            self._waiting.remove((loop, event))
+            if all(other is not loop for other, _ in tuple(self._waiting)):
+                loop.remove_reader(self.fileno())
+
+    async def _ended(self) -> list[Result]:
+        try:
+            await self._until(self.done)
         except asyncio.CancelledError:
             self.cancel()
             raise
-        finally:
-            loop.remove_reader(self.fileno())
         return self.wait()
 
     def __await__(self):
         return self._ended().__await__()
+
+
+class Fetch(Handle):
+    """Blocks on their way into your buffers, one by one, each in its own time.
+
+    What is known from the start: `tiers`, where each key's block lies ("dram", "ssd", "object",
+    "device", or None: nowhere, or nobody knows), and `ready_in`, in how many seconds it may be
+    here, as of the lookup (None: not known). A key's buffer is yours again when that key has ended.
+
+        for index, result in fetch: ...         # As they come, or in the list's order (`ordered`).
+        async for index, result in fetch: ...
+        results = fetch.wait()                  # All; or `await fetch`.
+
+    Each key is handed out once, by whichever of next() and the loops asks first, on any thread.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        super().__init__(batch)
+        places = batch.places()
+        self.tiers: tuple[Optional[str], ...] = tuple(
+            _TIERS[tier] if tier < len(_TIERS) else None for tier, _ in places)
+        self.ready_in: tuple[Optional[float], ...] = tuple(
+            ready_ns / 1e9 if ready_ns else None for _, ready_ns in places)
+
+    def __len__(self) -> int:
+        return len(self.tiers)
+
+    def result(self, index: int) -> Optional[Result]:
+        """How one key ended; None: it has not yet."""
+        told = self._batch.result(index)
+        return None if told is None else _results([told])[0]
+
+    def next(self, timeout: Optional[float] = None) -> Optional[int]:
+        """The place in the list of the next key that has ended; None: all were handed out.
+        TimeoutError: none has in that time; of 0 seconds it only looks."""
+        limit = 3600.0 if timeout is None else timeout
+        while True:
+            status, index = self._batch.next(_nanoseconds(limit) if limit > 0 else 0)
+            if status == _native.STATUSES["OK"]:
+                return index
+            if status == _native.STATUSES["NOT_FOUND"]:
+                return None
+            if status != _native.STATUSES["TIMED_OUT"]:
+                raise Error(status)
+            if timeout is not None:
+                raise TimeoutError("no more keys have ended")
+
+    def cancel(self, index: Optional[int] = None) -> None:
+        """Ask one key, or all, to end early: CANCELLED, unless it came first. The others go on."""
+        self._batch.cancel(index)
+
+    def fileno(self) -> int:
+        """Readable when a key has ended, and when all have; read 8 bytes to hear of the next. The
+        handle closes it. Not to be read while something awaits the handle."""
+        return super().fileno()
+
+    def _told(self, index: int) -> tuple[int, Result]:
+        return index, _results([self._batch.result(index)])[0]
+
+    def __iter__(self) -> Iterator[tuple[int, Result]]:
+        while (index := self.next()) is not None:
+            yield self._told(index)
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
+        ended: list[Optional[int]] = []
+
+        def reached() -> bool:
+            with contextlib.suppress(TimeoutError):
+                ended.append(self.next(0))
+            return bool(ended)
+
+        while True:
+            await self._until(reached)
+            index = ended.pop()
+            if index is None:
+                return
+            yield self._told(index)
 
 
 class Store:
@@ -262,9 +353,20 @@ class Store:
     # -- beside other work --
 
     def fetch(self, keys: Sequence[Key], buffers: Sequence[Any],
-              offsets: Optional[Sequence[int]] = None, **options: Any) -> Handle:
-        """Begin to read into buffers; they are the batch's until it has ended."""
-        return self._submit(_GET, keys, buffers, offsets, options)
+              offsets: Optional[Sequence[int]] = None, *, ordered: bool = False, window: int = 0,
+              timeouts: Optional[Sequence[Optional[float]]] = None, **options: Any) -> Fetch:
+        """Begin to read into buffers; returns when it is known where the blocks are.
+
+        `ordered`: keys are handed out in the order of the list. `window`: at most so many are asked
+        for at a time. `timeouts`: seconds for each key (None: as long as all); the option `timeout`
+        is for all of them. A buffer is the fetch's until its key has ended.
+        """
+        limits = None if timeouts is None else [_nanoseconds(one) for one in timeouts]
+        status, batch = self._client.fetch(keys, buffers, offsets, _options(**options), limits,
+                                           ordered, window)
+        if status != _native.STATUSES["OK"]:
+            raise Error(status)
+        return Fetch(batch)
 
     def send(self, values: Mapping[Key, Any], **options: Any) -> Handle:
         """Begin to put."""
