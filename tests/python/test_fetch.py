@@ -24,7 +24,7 @@ def rooms(count=len(KEYS)):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A directory and a node of its own; its lease outlives that the node is stopped for a while."""
+    """A directory and a node; its lease outlives that the node is stopped for a while."""
     directory = Process("directory", "--json", "--listen", "127.0.0.1:0",
                         "--directory-lease-ms", "60000")
     node = Process("node", "--json", "--directory", directory.address, "--memory", "64m")
