@@ -12,6 +12,7 @@
 
 #include "every_type_cases.h"
 #include "golden_cases.h"
+#include "golden_conductor_cases.h"
 #include "golden_directory_cases.h"
 #include "golden_node_cases.h"
 #include "golden_transfer_cases.h"
@@ -135,6 +136,10 @@ test_golden__every_message_has_its_bytes_and_no_others(void **state)
     }
     for (size_t i = 0; i < sizeof(golden_node_cases) / sizeof(golden_node_cases[0]); i++) {
         try_case(&golden_node_cases[i], &random);
+    }
+    for (size_t i = 0; i < sizeof(golden_conductor_cases) / sizeof(golden_conductor_cases[0]);
+         i++) {
+        try_case(&golden_conductor_cases[i], &random);
     }
 }
 
