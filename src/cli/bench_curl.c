@@ -2,10 +2,12 @@
 #include "cli/bench_curl.h"
 
 #include <dlfcn.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "net/curl.h"
@@ -35,6 +37,7 @@
 #define MULTI_CONNECTIONS 6
 #define BUFFER_BYTES      (256L << 10)
 #define DONE_MESSAGE      1
+#define HASH_HEADER       "x-amz-content-sha256: "
 
 struct library {
     void *(*easy_init)(void);
@@ -67,6 +70,7 @@ struct transfer {
     const struct yb_bench_curl_job *job;
     uint8_t *bytes;
     uint64_t moved;
+    void *headers; /* That of its body's hash; NULL: it is signed without. */
 };
 
 struct yb_bench_curl {
@@ -195,7 +199,7 @@ yb_bench_curl_create(const char *url, uint32_t flying, struct yb_bench_curl **cu
     }
     curl->flying = flying;
     curl->multi = curl->library.multi_init();
-    curl->headers = curl->library.slist_append(NULL, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
+    curl->headers = curl->library.slist_append(NULL, HASH_HEADER "UNSIGNED-PAYLOAD");
     made = curl->multi != NULL && curl->headers != NULL;
     for (uint32_t i = 0; made && i < flying; i++) {
         made = prepare(curl, &curl->transfers[i]);
@@ -222,6 +226,7 @@ yb_bench_curl_destroy(struct yb_bench_curl **curl)
         if (it->transfers[i].easy != NULL) {
             it->library.easy_cleanup(it->transfers[i].easy);
         }
+        it->library.slist_free_all(it->transfers[i].headers);
     }
     it->library.slist_free_all(it->headers);
     if (it->multi != NULL) {
@@ -229,6 +234,35 @@ yb_bench_curl_destroy(struct yb_bench_curl **curl)
     }
     explicit_bzero(&it->settings, sizeof(it->settings));
     free(it);
+}
+
+/* Make the head that says what the body is. */
+static bool
+hash_body(const struct library *library, struct transfer *transfer)
+{
+    static const uint8_t zeros[4096];
+    const struct yb_bench_curl_job *job = transfer->job;
+    uint8_t bytes[EVP_MAX_MD_SIZE];
+    unsigned count = 0;
+    char line[sizeof(HASH_HEADER) + 2 * sizeof(bytes)] = HASH_HEADER;
+    size_t used = strlen(line);
+    EVP_MD_CTX *digest = EVP_MD_CTX_new();
+
+    YB_ASSERT(digest != NULL && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1);
+    YB_ASSERT(EVP_DigestUpdate(digest, transfer->bytes, job->size) == 1);
+    for (uint64_t left = job->more; left > 0;) {
+        size_t part = left < sizeof(zeros) ? (size_t)left : sizeof(zeros);
+
+        YB_ASSERT(EVP_DigestUpdate(digest, zeros, part) == 1);
+        left -= part;
+    }
+    YB_ASSERT(EVP_DigestFinal_ex(digest, bytes, &count) == 1);
+    EVP_MD_CTX_free(digest);
+    for (unsigned i = 0; i < count; i++) {
+        used += (size_t)snprintf(line + used, sizeof(line) - used, "%02x", bytes[i]);
+    }
+    transfer->headers = library->slist_append(NULL, line);
+    return transfer->headers != NULL;
 }
 
 static bool
@@ -244,6 +278,11 @@ start(struct yb_bench_curl *curl, struct transfer *transfer, const struct yb_ben
     transfer->job = job;
     transfer->bytes = job->memory + number * job->size;
     transfer->moved = 0;
+    library->slist_free_all(transfer->headers);
+    transfer->headers = NULL;
+    if (job->hashes && !hash_body(library, transfer)) {
+        return false;
+    }
     if (settings->host_style) {
         (void)snprintf(url, sizeof(url), "%.*s%s.%s/%sbare/%llu/%u",
                        (int)(host - settings->endpoint), settings->endpoint, settings->bucket, host,
@@ -260,7 +299,8 @@ start(struct yb_bench_curl *curl, struct transfer *transfer, const struct yb_ben
     } else {
         result |= library->easy_setopt(transfer->easy, OPTION_HTTP_GET, 1L);
     }
-    result |= library->easy_setopt(transfer->easy, OPTION_HEADERS, curl->headers);
+    result |= library->easy_setopt(transfer->easy, OPTION_HEADERS,
+                                   transfer->headers != NULL ? transfer->headers : curl->headers);
     return result == 0 && library->multi_add_handle(curl->multi, transfer->easy) == 0;
 }
 

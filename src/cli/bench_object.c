@@ -4,7 +4,9 @@
  *
  * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the
  * same medium by bare requests: no record, no checksum, no index. For S3 those are plain libcurl's
- * (bench_curl.h), of as many bytes, at the same concurrency and in the same run. Small blocks: a
+ * (bench_curl.h), of as many bytes, at the same concurrency and in the same run; what is put is
+ * signed there once without a hash of the body, as nobody may who does not trust the way, and once
+ * with it, as the tier does. Small blocks: a
  * thousand gets in flight, an object for each and packed, with the requests that they cost. Every
  * block that is read is compared with what was put.
  */
@@ -29,12 +31,16 @@
 
 _Static_assert(SMALL * 65536ull <= 2 * FLYING * LARGE, "the memory holds either");
 
+/* Who moves the blocks. */
+enum way { WAY_TIER, WAY_BARE, WAY_SIGNED, WAYS };
+
 struct row {
     const char *op;
     const char *layout;
     uint64_t size;
     double gbps;
-    double bare_gbps; /* 0: not measured. */
+    double bare_gbps;   /* 0: not measured. */
+    double signed_gbps; /* The same, body and all: S3 puts alone. */
     double ops_per_s;
     double requests; /* Per block. */
     double p50_us;
@@ -220,10 +226,11 @@ start_bare(struct scene *scene)
 /* ---- one run --------------------------------------------------------------------------------- */
 
 static double
-run_curl(struct scene *scene)
+run_curl(struct scene *scene, bool hashes)
 {
     const struct yb_bench_curl_job job = {
         .puts = scene->puts,
+        .hashes = hashes,
         .epoch = scene->epoch,
         .count = scene->count,
         .size = scene->size,
@@ -237,14 +244,14 @@ run_curl(struct scene *scene)
 }
 
 static double
-run_loop(struct scene *scene, uint32_t flying, bool bare)
+run_loop(struct scene *scene, uint32_t flying, enum way way)
 {
     uint64_t begun = now_ns();
 
     scene->next = scene->under_way = 0;
     while ((scene->next < scene->count && scene->status == YB_OK) || scene->under_way > 0) {
         while (scene->next < scene->count && scene->under_way < flying && scene->status == YB_OK) {
-            if (bare) {
+            if (way != WAY_TIER) {
                 start_bare(scene);
             } else {
                 start_next(scene);
@@ -257,7 +264,7 @@ run_loop(struct scene *scene, uint32_t flying, bool bare)
 
 /* All items once, `flying` at a time. Returns seconds; 0: it failed. */
 static double
-run(struct scene *scene, bool puts, uint32_t flying, bool bare)
+run(struct scene *scene, bool puts, uint32_t flying, enum way way)
 {
     double took;
 
@@ -269,7 +276,8 @@ run(struct scene *scene, bool puts, uint32_t flying, bool bare)
             memset(scene->items[i].bytes, 0, scene->size);
         }
     }
-    took = bare && scene->curl != NULL ? run_curl(scene) : run_loop(scene, flying, bare);
+    took = way != WAY_TIER && scene->curl != NULL ? run_curl(scene, way == WAY_SIGNED)
+                                                  : run_loop(scene, flying, way);
     for (uint32_t i = 0; !puts && i < scene->count; i++) {
         scene->wrong += !is_stamped(scene->items[i].bytes, scene->size, i);
     }
@@ -412,31 +420,39 @@ set_size(struct scene *scene, uint64_t size, uint32_t count)
     }
 }
 
-/* Ours and bare take turns, each first in every other round; the best run of each counts. */
+/* Those that there are take turns, each first in its turn; the best run of each counts. */
 static bool
 measure_large(struct scene *scene, uint64_t rounds)
 {
-    struct outcome best[2][2] = {0};
+    struct outcome best[2][WAYS] = {0};
 
     set_size(scene, LARGE, 2 * FLYING);
-    for (uint64_t round = 0; round < 4 * rounds; round += 4) {
+    for (uint64_t round = 0; round < rounds; round++) {
         scene->epoch++;
-        for (uint64_t i = 0; i < 4; i++) {
-            bool puts = i < 2, bare = (i + round / 4) % 2 == 1;
-            double took = run(scene, puts, FLYING, bare);
+        for (uint64_t i = 0; i < 2 * WAYS; i++) {
+            bool puts = i < WAYS;
+            enum way way = (enum way)((i + round) % WAYS);
+            double took;
 
+            if (way == WAY_SIGNED && (!puts || scene->curl == NULL)) {
+                continue;
+            }
+            took = run(scene, puts, FLYING, way);
             if (took == 0) {
                 return false;
             }
-            if (best[puts][bare].seconds == 0 || took < best[puts][bare].seconds) {
-                look(scene, took, &best[puts][bare]);
+            if (best[puts][way].seconds == 0 || took < best[puts][way].seconds) {
+                look(scene, took, &best[puts][way]);
             }
         }
     }
     for (int puts = 1; puts >= 0; puts--) {
-        struct row *row = add_row(scene, puts == 1 ? "put" : "get", "block", &best[puts][0]);
+        struct row *row = add_row(scene, puts == 1 ? "put" : "get", "block", &best[puts][WAY_TIER]);
+        double gigabytes = (double)(scene->count * scene->size) / 1e9;
 
-        row->bare_gbps = (double)(scene->count * scene->size) / best[puts][1].seconds / 1e9;
+        row->bare_gbps = gigabytes / best[puts][WAY_BARE].seconds;
+        row->signed_gbps =
+            best[puts][WAY_SIGNED].seconds == 0 ? 0 : gigabytes / best[puts][WAY_SIGNED].seconds;
         row->requests = 1;
     }
     return true;
@@ -451,7 +467,7 @@ measure_small(struct scene *scene, uint64_t size, enum yb_object_layout layout)
     scene->epoch++;
     for (int puts = 1; puts >= 0; puts--) {
         uint64_t before = requests_of(scene);
-        double took = run(scene, puts == 1, SMALL, false);
+        double took = run(scene, puts == 1, SMALL, WAY_TIER);
         struct outcome outcome;
         struct row *row;
 
@@ -475,13 +491,15 @@ print_json(struct scene *scene)
     for (uint32_t i = 0; i < scene->row_count; i++) {
         const struct row *row = &scene->rows[i];
         double ratio = row->bare_gbps > 0 ? row->gbps / row->bare_gbps : 0;
+        double to_signed = row->signed_gbps > 0 ? row->gbps / row->signed_gbps : 0;
 
         (void)json_array_append_new(
-            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "op", row->op,
-                             "layout", row->layout, "size", (json_int_t)row->size, "gbps",
-                             row->gbps, "bare_gbps", row->bare_gbps, "ratio", ratio, "ops_per_s",
-                             row->ops_per_s, "requests_per_block", row->requests, "p50_us",
-                             row->p50_us, "p99_us", row->p99_us));
+            array,
+            json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "op", row->op,
+                      "layout", row->layout, "size", (json_int_t)row->size, "gbps", row->gbps,
+                      "bare_gbps", row->bare_gbps, "ratio", ratio, "signed_gbps", row->signed_gbps,
+                      "ratio_signed", to_signed, "ops_per_s", row->ops_per_s, "requests_per_block",
+                      row->requests, "p50_us", row->p50_us, "p99_us", row->p99_us));
     }
     return yb_output_json(scene->cli->out, json_pack("{s:s, s:i, s:o}", "bench", "object",
                                                      "concurrency", (int)FLYING, "rows", array)) ==
@@ -493,21 +511,22 @@ print_json(struct scene *scene)
 static int
 print_table(struct scene *scene)
 {
-    static const char *const columns[] = {"op",       "layout",         "size",   "GB/s",  "bare",
-                                          "blocks/s", "requests/block", "p50 us", "p99 us"};
+    static const char *const columns[] = {"op",     "layout",      "size",     "GB/s",
+                                          "bare",   "bare signed", "blocks/s", "requests/block",
+                                          "p50 us", "p99 us"};
     struct yb_output_table *table = NULL;
-    bool ok = yb_output_table_create(columns, 9, &table) == YB_OK;
+    bool ok = yb_output_table_create(columns, 10, &table) == YB_OK;
 
     for (uint32_t i = 0; ok && i < scene->row_count; i++) {
         const struct row *row = &scene->rows[i];
-        const double values[6] = {row->gbps,     row->bare_gbps, row->ops_per_s,
+        const double values[7] = {row->gbps,     row->bare_gbps, row->signed_gbps, row->ops_per_s,
                                   row->requests, row->p50_us,    row->p99_us};
-        char cells[7][32];
-        const char *list[9] = {row->op, row->layout, cells[6]};
+        char cells[8][32];
+        const char *list[10] = {row->op, row->layout, cells[7]};
 
-        (void)snprintf(cells[6], sizeof(cells[6]), "%llu", (unsigned long long)row->size);
-        for (uint32_t k = 0; k < 6; k++) {
-            (void)snprintf(cells[k], sizeof(cells[k]), "%.*f", k < 2 || k == 3 ? 3 : 0, values[k]);
+        (void)snprintf(cells[7], sizeof(cells[7]), "%llu", (unsigned long long)row->size);
+        for (uint32_t k = 0; k < 7; k++) {
+            (void)snprintf(cells[k], sizeof(cells[k]), "%.*f", k < 3 || k == 4 ? 3 : 0, values[k]);
             list[k + 3] = cells[k];
         }
         ok = yb_output_table_add(table, list) == YB_OK;

@@ -73,6 +73,7 @@ struct yb_object_request {
     enum yb_object_verb verb;
     char name[YB_OBJECT_NAME_MAX]; /* LIST: how the names begin. */
     uint64_t offset;               /* GET. */
+    bool whole;                    /* GET: the bytes are all of the object. */
     struct yb_object_bytes bytes;
     uint64_t deadline_ns;
     struct yb_object_entry *entries; /* LIST: where a page goes. */

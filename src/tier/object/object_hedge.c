@@ -157,6 +157,7 @@ race(struct flight *flight)
     request->verb = YB_OBJECT_GET;
     memcpy(request->name, first->name, sizeof(request->name));
     request->offset = first->offset;
+    request->whole = first->whole;
     request->bytes = (struct yb_object_bytes){.iov = hedge->merged, .iov_count = 1};
     request->deadline_ns = first->deadline_ns;
     request->cursor = NULL;

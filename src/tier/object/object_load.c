@@ -159,6 +159,7 @@ plan_get(struct work *work, struct flight *flight)
     if (!far) {
         request->bytes.gap = size - flight->last;
         request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
+        request->whole = work->pack == YB_OBJECT_NO_PACK && flight->first == 0;
     }
 }
 

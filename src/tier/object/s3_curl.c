@@ -420,7 +420,7 @@ prepare_verb(struct s3_transfer *transfer)
         result |= curl->easy_setopt(easy, OPTION_METHOD, "DELETE");
     } else if (request->verb == YB_OBJECT_HEAD) {
         result |= curl->easy_setopt(easy, OPTION_NO_BODY, 1L);
-    } else if (request->verb == YB_OBJECT_GET) {
+    } else if (request->verb == YB_OBJECT_GET && !request->whole) {
         (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, request->offset,
                        request->offset + transfer->expected - 1);
         result |= curl->easy_setopt(easy, OPTION_RANGE, range);

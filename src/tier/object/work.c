@@ -208,6 +208,7 @@ fly(struct work *work, struct flight *flight)
     request->before = NULL;
     request->after = NULL;
     request->offset = 0;
+    request->whole = false;
     request->bytes = (struct yb_object_bytes){0};
     request->cursor = NULL;
     request->deadline_ns = yb_deadline_after(now, object->options.attempt_timeout_ns);
