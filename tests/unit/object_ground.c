@@ -68,6 +68,7 @@ ground_init(struct object_ground *ground)
     const struct yb_loop_options options = {.backend = "epoll", .clock = yb_clock_system()};
 
     memset(ground, 0, sizeof(*ground));
+    ground->turn_ns = 100 * YB_NS_PER_MS;
     assert_int_equal(yb_loop_create(&options, &ground->loop), YB_OK);
     (void)snprintf(ground->folder, sizeof(ground->folder), "/tmp/yuebing-object-XXXXXX");
     assert_non_null(mkdtemp(ground->folder));
@@ -98,7 +99,7 @@ void
 ground_recover(struct object_ground *ground)
 {
     while (ground->recovered == 0) {
-        yb_loop_turn(ground->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(ground->loop, ground->turn_ns);
     }
 }
 
@@ -107,7 +108,7 @@ ground_stop(struct object_ground *ground)
 {
     yb_tier_stop(ground->tier);
     while (!yb_tier_idle(ground->tier)) {
-        yb_loop_turn(ground->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(ground->loop, ground->turn_ns);
     }
     yb_tier_destroy(&ground->tier);
     assert_null(ground->tier);
@@ -147,7 +148,7 @@ void
 ground_turn(struct object_ground *ground, const bool *until)
 {
     while (!*until) {
-        yb_loop_turn(ground->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(ground->loop, ground->turn_ns);
     }
 }
 

@@ -17,6 +17,7 @@
 
 struct object_ground {
     struct yb_loop *loop;
+    uint64_t turn_ns; /* So long a turn waits at most: 0 where time is played. */
     struct yb_tier *tier;
     char folder[64];
     char url[80];

@@ -266,6 +266,7 @@ free_all(struct object_tier *object)
         object->backend->ops->destroy(object->backend);
     }
     yb_helper_pool_destroy(&object->pool);
+    yb_object_rewrite_fini(object);
     yb_object_pack_fini(object);
     yb_object_hedge_fini(object);
     yb_object_show_fini(object);
@@ -470,6 +471,7 @@ yb_object_create(const struct yb_object_options *options, struct yb_tier **tier_
     status = status == YB_OK ? yb_object_hedge_init(object) : status;
     status = status == YB_OK ? yb_object_show_init(object) : status;
     status = status == YB_OK ? yb_object_pack_init(object) : status;
+    status = status == YB_OK ? yb_object_rewrite_init(object) : status;
     status = status == YB_OK ? yb_helper_pool_create(object->options.threads, 2 * CONCURRENCY_MAX,
                                                      &object->pool)
                              : status;

@@ -38,11 +38,16 @@
 #define PACKS_MAX        (1u << 17)
 #define BUILDERS         4u
 #define MEMBERS_MAX      64u
-#define MEMBER_RECORD    ((size_t)2048)
-#define PACKED_SUMS      (YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES)
-#define MERGED_IOV       512u
-#define MERGED_GAP       (64u << 10)
-#define MERGED_BYTES     (16u << 20)
+#define PACK_BLOCKS_MAX  8192u
+#define PACK_RECORDS_MAX (2u << 20) /* Bytes of the records of one pack. */
+#define PACK_FOOTER_MAX \
+    (PACK_RECORDS_MAX + PACK_BLOCKS_MAX * YB_OBJECT_ENTRY_HEAD + YB_OBJECT_TRAILER_BYTES)
+#define REWRITE_SOURCES 16u
+#define MEMBER_RECORD   ((size_t)2048)
+#define PACKED_SUMS     (YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES)
+#define MERGED_IOV      512u
+#define MERGED_GAP      (64u << 10)
+#define MERGED_BYTES    (16u << 20)
 
 #define HEDGES_MAX 4u
 
@@ -117,8 +122,12 @@ struct pack {
     uint32_t space;
     uint32_t footer_bytes;
     uint32_t blocks; /* That are RESIDENT. */
+    uint32_t loads;  /* That know of it, from their call to their end. */
     bool used;
-    bool busy;           /* It is being deleted. */
+    bool busy;           /* It is being deleted, or rewritten, or written. */
+    bool stuck;          /* What a rewrite did not take does not go the next time. */
+    bool twin;           /* It holds what another holds, or may: object_rewrite.c. */
+    uint64_t until_ns;   /* In doubt: it is not deleted before. */
     struct work *queued; /* Loads that wait, oldest first ... */
     struct work *latest; /* ... and the last of them. */
 };
@@ -158,6 +167,28 @@ struct work {
     void *cursor;
 };
 
+/* What a rewrite has gathered. */
+struct gathered {
+    uint32_t at;           /* In the footer of the pack that is read: what comes next. */
+    uint32_t count;        /* Blocks, ... */
+    uint64_t bytes;        /* ... their images, ... */
+    uint32_t footer_bytes; /* ... and their entries. */
+};
+
+/* Half-dead packs that become one: object_rewrite.c. */
+struct rewrite {
+    struct work *work;    /* NULL: none is under way. */
+    uint8_t *images;      /* pack_bytes, mapped. */
+    uint8_t *footer;      /* PACK_FOOTER_MAX behind them. */
+    uint64_t again_ns;    /* Not before, after a failure. */
+    struct gathered is;   /* What is here ... */
+    struct gathered will; /* ... once the request that is under way has ended well. */
+    uint32_t to;
+    uint32_t from[REWRITE_SOURCES];
+    bool was_twin[REWRITE_SOURCES];
+    uint32_t from_count;
+};
+
 struct work_kind {
     const char *name;
     void (*plan)(struct work *work, struct flight *flight);
@@ -177,6 +208,8 @@ struct object_tier {
     struct pack *packs; /* Mapped. */
     uint32_t packs_used;
     uint32_t empty_packs;
+    uint32_t twins; /* While there are any, no kill object is removed. */
+    struct rewrite rewrite;
     uint64_t next_pack;
     uint64_t writer;
     struct builder *builders;
@@ -333,14 +366,28 @@ bool yb_object_pack_holds(const struct object_tier *object, const struct yb_obje
 void yb_object_pack_deleted(struct object_tier *object, const struct yb_object_name *name,
                             bool done);
 void yb_object_pack_sweep(struct object_tier *object);
+/* Return a place in the table that is free, or NO_PACK. */
+uint32_t yb_object_pack_new(struct object_tier *object);
+void yb_object_pack_set_twin(struct object_tier *object, struct pack *pack, bool twin);
+/* It may be there, or come: it is deleted when no request can be alive any more. */
+void yb_object_pack_in_doubt(struct object_tier *object, uint32_t pack);
 void yb_object_pack_name(const struct object_tier *object, uint32_t pack,
                          struct yb_object_name *name_out);
-/* Recovery: what a footer says. CORRUPT: nothing of it. */
+/* Recovery: what a footer says. CORRUPT, VERSION: nothing of it. */
 YB_CHECKED enum yb_status yb_object_pack_found(struct object_tier *object,
                                                const struct yb_object_name *name, uint64_t bytes,
                                                const uint8_t *footer);
+/* Recovery: a footer is damaged, or of another version. */
+void yb_object_pack_unread(struct object_tier *object, const struct yb_object_name *name,
+                           uint64_t bytes, enum yb_status why);
 bool yb_object_pack_known(const struct object_tier *object, const struct yb_object_name *name);
-uint8_t *yb_object_pack_footer_room(struct object_tier *object, uint32_t footer_bytes);
+uint8_t *yb_object_pack_footer_room(const struct object_tier *object, uint32_t footer_bytes);
+
+/* ---- half-dead packs (object_rewrite.c) ---- */
+YB_CHECKED enum yb_status yb_object_rewrite_init(struct object_tier *object);
+void yb_object_rewrite_fini(struct object_tier *object);
+/* Begin one, if one is due. */
+void yb_object_rewrite(struct object_tier *object);
 
 /* ---- shared by loads (object_merge.c) ---- */
 void yb_object_merge_queue(struct work *work);

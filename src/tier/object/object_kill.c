@@ -413,10 +413,13 @@ look_at_gone(struct object_tier *object, struct yb_object_block *block)
     if (object->recovering || now_s(object) - block->pack < life_s) {
         return;
     }
-    if (!marked) {
-        forget(object, block);
-    } else if (!yb_object_pack_holds(object, block)) {
+    if (yb_object_pack_holds(object, block)) {
+        return; /* Whoever forgot it, or its kill object, would find it again. */
+    }
+    if (marked) {
         clean(object, block);
+    } else {
+        forget(object, block);
     }
 }
 
@@ -456,6 +459,7 @@ yb_object_sweep(struct object_tier *object)
         object->flush_left -= object->flush_left < steps ? object->flush_left : steps;
     }
     yb_object_pack_sweep(object);
+    yb_object_rewrite(object);
     if (object->flushed && !object->recovering && !object->sweeping) {
         object->flush_left = places;
         yb_object_sweep_begin(object);

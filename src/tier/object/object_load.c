@@ -337,7 +337,16 @@ step(struct work *work, struct flight *flight, enum yb_status status)
     }
 }
 
-const struct work_kind yb_object_load_kind = {.name = "load", .plan = plan, .step = step};
+static void
+over(struct work *work)
+{
+    if (work->pack != YB_OBJECT_NO_PACK) {
+        work->tier->packs[work->pack].loads--;
+    }
+}
+
+const struct work_kind yb_object_load_kind = {
+    .name = "load", .plan = plan, .step = step, .over = over};
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
@@ -403,6 +412,7 @@ yb_object_load(struct yb_tier *tier, struct yb_tier_load *load)
     work->record_bytes = yb_object_block_bytes(object, block) - work->name.size;
     if (block->pack != YB_OBJECT_NO_PACK) {
         work->pack = block->pack;
+        object->packs[work->pack].loads++;
         work->base = (uint64_t)block->where * YB_OBJECT_ALIGN;
     }
     yb_object_work_queue(work, is_far(work) ? STAGE_TAIL : STAGE_GET, load->length);

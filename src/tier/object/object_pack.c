@@ -5,7 +5,6 @@
  * told by its footer (record.h); a block there is killed by a kill object, and a pack that holds
  * nothing any more is deleted.
  */
-#include <endian.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -13,11 +12,7 @@
 #include "base/crc32c.h"
 #include "tier/object/object_internal.h"
 
-#define RECORDS_MAX   (2u << 20) /* Bytes of the records of one pack. */
-#define BLOCKS_MAX    8192u
-#define FOOTER_MAX    (RECORDS_MAX + BLOCKS_MAX * YB_OBJECT_ENTRY_HEAD + YB_OBJECT_TRAILER_BYTES)
-#define PIECES_MAX    (4u * BLOCKS_MAX)
-#define TRAILER_MAGIC 0x504f4259u /* "YBOP" */
+#define PIECES_MAX (4u * PACK_BLOCKS_MAX)
 
 struct builder {
     struct object_tier *object;
@@ -51,11 +46,11 @@ record_bytes(const struct work *work)
 
 /* ---- the table of packs ---------------------------------------------------------------------- */
 
-static uint32_t
-new_pack(struct object_tier *object)
+uint32_t
+yb_object_pack_new(struct object_tier *object)
 {
     for (uint32_t i = 0; i < object->packs_used; i++) {
-        if (!object->packs[i].used && object->packs[i].queued == NULL) {
+        if (!object->packs[i].used && object->packs[i].loads == 0) {
             return i;
         }
     }
@@ -104,7 +99,28 @@ yb_object_pack_lost(struct object_tier *object, uint32_t pack, uint64_t bytes)
 bool
 yb_object_pack_holds(const struct object_tier *object, const struct yb_object_block *block)
 {
-    return (block->more & YB_OBJECT_BLOCK_PACKED) != 0 && object->packs[block->where].used;
+    return object->twins > 0 ||
+           ((block->more & YB_OBJECT_BLOCK_PACKED) != 0 && object->packs[block->where].used);
+}
+
+void
+yb_object_pack_set_twin(struct object_tier *object, struct pack *pack, bool twin)
+{
+    object->twins += twin && !pack->twin;
+    object->twins -= !twin && pack->twin;
+    pack->twin = twin;
+}
+
+void
+yb_object_pack_in_doubt(struct object_tier *object, uint32_t pack)
+{
+    struct pack *at = &object->packs[pack];
+
+    YB_ASSERT(at->used && at->blocks == 0);
+    at->busy = false;
+    at->until_ns = yb_deadline_after(yb_loop_now(object->loop), object->options.kill_life_ns);
+    yb_object_pack_set_twin(object, at, true);
+    object->empty_packs++;
 }
 
 void
@@ -118,6 +134,9 @@ yb_object_pack_deleted(struct object_tier *object, const struct yb_object_name *
             pack->used = !done;
             object->info.used -= done ? pack->bytes : 0;
             object->empty_packs -= done && pack->blocks == 0;
+            if (done) {
+                yb_object_pack_set_twin(object, pack, false);
+            }
             return;
         }
     }
@@ -130,7 +149,8 @@ yb_object_pack_sweep(struct object_tier *object)
         struct pack *pack = &object->packs[i];
         struct yb_object_name name;
 
-        if (pack->used && !pack->busy && pack->blocks == 0 && pack->queued == NULL) {
+        if (pack->used && !pack->busy && pack->blocks == 0 && pack->loads == 0 &&
+            yb_loop_now(object->loop) >= pack->until_ns) {
             yb_object_pack_name(object, i, &name);
             pack->busy = yb_object_delete_later(object, &name);
         }
@@ -139,39 +159,11 @@ yb_object_pack_sweep(struct object_tier *object)
 
 /* ---- writing, on a thread of the backend's --------------------------------------------------- */
 
-static void
-put64(uint8_t *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void
-put32(uint8_t *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, sizeof(value));
-}
-
 static uint64_t
 footer_bytes(const struct builder *builder)
 {
     return builder->record_bytes + (uint64_t)builder->count * YB_OBJECT_ENTRY_HEAD +
            YB_OBJECT_TRAILER_BYTES;
-}
-
-static void
-make_trailer(uint8_t *trailer, const uint8_t *footer, uint32_t count, uint64_t image_bytes)
-{
-    uint64_t entries = (uint64_t)(trailer - footer);
-
-    memset(trailer, 0, YB_OBJECT_TRAILER_BYTES);
-    put32(trailer, TRAILER_MAGIC);
-    trailer[4] = 1;
-    put32(trailer + 8, count);
-    put32(trailer + 12, (uint32_t)entries);
-    put64(trailer + 16, image_bytes);
-    put32(trailer + 28, yb_crc32c(footer, entries + YB_OBJECT_TRAILER_BYTES - 4));
 }
 
 static void
@@ -190,13 +182,11 @@ make_pack(struct yb_object_request *request)
             yb_object_sum_chunks(store, sums);
         }
         yb_object_record_encode(&store->record, store->sums == NULL ? sums : store->sums, record);
-        put64(entry, (uint64_t)work->at * YB_OBJECT_ALIGN);
-        put64(entry + 8, length);
-        memcpy(entry + YB_OBJECT_ENTRY_HEAD, record, length);
-        entry += YB_OBJECT_ENTRY_HEAD + length;
+        entry += yb_object_footer_add(entry, (uint64_t)work->at * YB_OBJECT_ALIGN, record, length);
         record += length;
     }
-    make_trailer(entry, builder->footer, builder->count, builder->bytes);
+    yb_object_footer_end(builder->footer, (uint64_t)(entry - builder->footer), builder->count,
+                         builder->bytes);
 }
 
 /* ---- the PUT --------------------------------------------------------------------------------- */
@@ -263,12 +253,13 @@ end_all(struct builder *builder, uint32_t pack, enum yb_status status)
     empty(builder);
 }
 
-static void
-packed(struct work *work)
+/* Enter a pack that is written, or may be. */
+static uint32_t
+enter(struct work *work)
 {
     struct object_tier *object = work->tier;
-    struct builder *builder = work->builder;
-    uint32_t pack = new_pack(object);
+    const struct builder *builder = work->builder;
+    uint32_t pack = yb_object_pack_new(object);
 
     if (pack != YB_OBJECT_NO_PACK) {
         object->packs[pack] = (struct pack){.writer = work->name.writer,
@@ -278,10 +269,19 @@ packed(struct work *work)
                                             .footer_bytes = work->name.footer_bytes,
                                             .used = true};
         object->info.used += object->packs[pack].bytes;
-        end_all(builder, pack, YB_OK);
+    }
+    return pack;
+}
+
+static void
+packed(struct work *work)
+{
+    struct object_tier *object = work->tier;
+    uint32_t pack = enter(work);
+
+    end_all(work->builder, pack, pack != YB_OBJECT_NO_PACK ? YB_OK : YB_NO_SPACE);
+    if (pack != YB_OBJECT_NO_PACK) {
         object->empty_packs += object->packs[pack].blocks == 0;
-    } else {
-        end_all(builder, pack, YB_NO_SPACE);
     }
     yb_object_work_end(work, YB_OK);
 }
@@ -289,6 +289,11 @@ packed(struct work *work)
 static void
 failed(struct work *work)
 {
+    uint32_t pack = work->sent ? enter(work) : YB_OBJECT_NO_PACK;
+
+    if (pack != YB_OBJECT_NO_PACK) {
+        yb_object_pack_in_doubt(work->tier, pack);
+    }
     end_all(work->builder, YB_OBJECT_NO_PACK, work->sent ? YB_IN_DOUBT : work->verdict);
 }
 
@@ -380,7 +385,7 @@ has_room(const struct builder *builder, const struct work *work)
     const struct yb_tier_store *store = store_of(work);
     uint64_t length = record_bytes(work);
 
-    return builder->count < BLOCKS_MAX && builder->record_bytes + length <= RECORDS_MAX &&
+    return builder->count < PACK_BLOCKS_MAX && builder->record_bytes + length <= PACK_RECORDS_MAX &&
            builder->pieces + store->iov_count + 1 <= PIECES_MAX &&
            builder->bytes + store->record.size + length <= builder->object->options.pack_bytes;
 }
@@ -482,30 +487,57 @@ yb_object_pack_leave(struct work *work)
 
 /* ---- recovery -------------------------------------------------------------------------------- */
 
-static uint64_t
-get64(const uint8_t *at)
-{
-    uint64_t value;
-
-    memcpy(&value, at, sizeof(value));
-    return le64toh(value);
-}
-
-static uint32_t
-get32(const uint8_t *at)
-{
-    uint32_t value;
-
-    memcpy(&value, at, sizeof(value));
-    return le32toh(value);
-}
-
 uint8_t *
-yb_object_pack_footer_room(struct object_tier *object, uint32_t bytes)
+yb_object_pack_footer_room(const struct object_tier *object, uint32_t bytes)
 {
-    return bytes < YB_OBJECT_TRAILER_BYTES || bytes > FOOTER_MAX
+    return bytes < YB_OBJECT_TRAILER_BYTES || bytes > PACK_FOOTER_MAX
                ? NULL
                : object->builders[BUILDERS].footer;
+}
+
+/* A footer names a block that is known. What two packs hold, since a rewrite came to no end, stays
+ * where it was found first; and no kill object goes before the other pack. */
+static void
+found_again(struct object_tier *object, struct yb_object_block *block, uint32_t pack)
+{
+    bool gone = yb_object_block_state_of(block) == YB_OBJECT_BLOCK_GONE;
+    bool elsewhere = gone ? (block->more & YB_OBJECT_BLOCK_PACKED) != 0 && block->where != pack
+                          : block->pack != pack;
+
+    if (elsewhere) {
+        yb_object_pack_set_twin(object, &object->packs[pack], true);
+    } else if (gone) {
+        yb_object_block_set_in_pack(block, pack); /* Its kill object stays for as long. */
+    }
+    if (!gone && block->pack == YB_OBJECT_NO_PACK) {
+        yb_object_block_set(block, YB_OBJECT_BLOCK_DOUBT); /* To delete its object is not enough. */
+    }
+}
+
+/* Nothing is known of what is in it, so no kill object may go while it is there. One of another
+ * version is somebody else's. */
+void
+yb_object_pack_unread(struct object_tier *object, const struct yb_object_name *name, uint64_t bytes,
+                      enum yb_status why)
+{
+    uint32_t space = yb_object_index_space(object->index, name->tenant, name->flush);
+    uint32_t pack = yb_object_pack_new(object);
+
+    if (pack == YB_OBJECT_NO_PACK || space == YB_OBJECT_NO_SPACE) {
+        object->recovery_status = YB_NO_SPACE;
+        return;
+    }
+    object->packs[pack] = (struct pack){.writer = name->writer,
+                                        .number = name->number,
+                                        .bytes = bytes,
+                                        .space = space,
+                                        .footer_bytes = name->footer_bytes,
+                                        .used = true};
+    object->info.used += bytes;
+    yb_object_pack_in_doubt(object, pack);
+    if (why == YB_VERSION) {
+        object->packs[pack].until_ns = YB_NEVER;
+    }
 }
 
 /* One record of a footer becomes a block. */
@@ -519,9 +551,7 @@ found_record(struct object_tier *object, const struct yb_tier_record *record, ui
         yb_object_record_bytes(record->size, record->key_bytes, strlen(record->tenant));
 
     if (block != NULL) {
-        if (yb_object_block_state_of(block) == YB_OBJECT_BLOCK_GONE) {
-            yb_object_block_set_in_pack(block, pack); /* Its kill object stays for as long. */
-        }
+        found_again(object, block, pack);
         return;
     }
     block = yb_object_index_insert(object->index, record->hash, record->grant,
@@ -540,30 +570,19 @@ found_record(struct object_tier *object, const struct yb_tier_record *record, ui
     yb_object_found(object, block, record);
 }
 
-/* Whether footer and trailer are whole, and of this pack. */
-static bool
-is_whole(const struct yb_object_name *name, uint64_t bytes, const uint8_t *footer)
-{
-    uint32_t entries = name->footer_bytes - YB_OBJECT_TRAILER_BYTES;
-    const uint8_t *trailer = footer + entries;
-
-    return get32(trailer) == TRAILER_MAGIC && get32(trailer + 12) == entries &&
-           get64(trailer + 16) == bytes - name->footer_bytes &&
-           get32(trailer + 28) == yb_crc32c(footer, (size_t)entries + YB_OBJECT_TRAILER_BYTES - 4);
-}
-
 enum yb_status
 yb_object_pack_found(struct object_tier *object, const struct yb_object_name *name, uint64_t bytes,
                      const uint8_t *footer)
 {
-    uint32_t at = 0, end = name->footer_bytes - YB_OBJECT_TRAILER_BYTES, pack;
-    uint32_t space = yb_object_index_space(object->index, name->tenant, name->flush);
-    uint64_t images = bytes - name->footer_bytes;
+    enum yb_status status = yb_object_footer_check(footer, name->footer_bytes, bytes);
+    struct yb_object_footer_entry entry;
+    uint32_t at = 0, space, pack;
 
-    if (!is_whole(name, bytes, footer)) {
-        return YB_CORRUPT;
+    if (status != YB_OK) {
+        return status;
     }
-    pack = new_pack(object);
+    space = yb_object_index_space(object->index, name->tenant, name->flush);
+    pack = yb_object_pack_new(object);
     if (pack == YB_OBJECT_NO_PACK || space == YB_OBJECT_NO_SPACE) {
         return YB_NO_SPACE;
     }
@@ -574,23 +593,12 @@ yb_object_pack_found(struct object_tier *object, const struct yb_object_name *na
                                         .footer_bytes = name->footer_bytes,
                                         .used = true};
     object->info.used += bytes;
-    while (end - at >= YB_OBJECT_ENTRY_HEAD) {
-        uint64_t offset = get64(footer + at), length = get64(footer + at + 8);
-        struct yb_tier_record record;
-        const uint8_t *sums;
-        char tenant[72];
-
-        at += YB_OBJECT_ENTRY_HEAD;
-        if (length > end - at) {
-            break;
+    while (yb_object_footer_next(footer, name->footer_bytes, bytes - name->footer_bytes, &at,
+                                 &entry)) {
+        if (entry.sound && entry.record.flush == name->flush &&
+            strcmp(entry.tenant, name->tenant) == 0) {
+            found_record(object, &entry.record, pack, entry.offset);
         }
-        if (yb_object_record_decode(footer + at, length, &record, tenant, &sums) == YB_OK &&
-            offset % YB_OBJECT_ALIGN == 0 && offset <= images &&
-            record.size + length <= images - offset && record.flush == name->flush &&
-            strcmp(tenant, name->tenant) == 0) {
-            found_record(object, &record, pack, offset);
-        }
-        at += (uint32_t)length;
     }
     object->empty_packs += object->packs[pack].blocks == 0;
     return YB_OK;
@@ -601,7 +609,8 @@ yb_object_pack_found(struct object_tier *object, const struct yb_object_name *na
 static size_t
 memory_of(uint32_t i)
 {
-    return (i == BUILDERS ? 0 : RECORDS_MAX + PIECES_MAX * sizeof(struct iovec)) + FOOTER_MAX;
+    return (i == BUILDERS ? 0 : PACK_RECORDS_MAX + PIECES_MAX * sizeof(struct iovec)) +
+           PACK_FOOTER_MAX;
 }
 
 static void *
@@ -633,8 +642,8 @@ yb_object_pack_init(struct object_tier *object)
         }
         builder->object = object;
         builder->footer = memory;
-        builder->records = memory + FOOTER_MAX;
-        builder->iov = (struct iovec *)(void *)(memory + FOOTER_MAX + RECORDS_MAX);
+        builder->records = memory + PACK_FOOTER_MAX;
+        builder->iov = (struct iovec *)(void *)(memory + PACK_FOOTER_MAX + PACK_RECORDS_MAX);
         yb_timer_init(&builder->timer, fired);
         empty(builder);
     }

@@ -173,7 +173,7 @@ failed(struct work *work)
     object->begun = false;
 }
 
-/* A footer is here. One that is damaged, or gone meanwhile, is passed over. */
+/* A footer is here. One that is damaged, of another version, or gone meanwhile, is passed over. */
 static enum yb_status
 step_footer(struct work *work, enum yb_status status)
 {
@@ -183,9 +183,12 @@ step_footer(struct work *work, enum yb_status status)
         status = yb_object_pack_found(object, &work->name, object->entries[work->swept].size,
                                       yb_object_pack_footer_room(object, work->name.footer_bytes));
         object->info.corrupt += status == YB_CORRUPT;
+        if (status == YB_CORRUPT || status == YB_VERSION) {
+            yb_object_pack_unread(object, &work->name, object->entries[work->swept].size, status);
+        }
         object->recovery_status = status == YB_NO_SPACE ? status : object->recovery_status;
     }
-    if (status == YB_OK || status == YB_NOT_FOUND || status == YB_CORRUPT ||
+    if (status == YB_OK || status == YB_NOT_FOUND || status == YB_CORRUPT || status == YB_VERSION ||
         status == YB_NO_SPACE) {
         work->swept++;
         work->stage = STAGE_LIST_BLOCKS;

@@ -13,6 +13,10 @@
 #define KEY_MAX        1024u
 #define SUM_AT         92u
 
+#define TRAILER_MAGIC   0x504f4259u /* "YBOP" */
+#define TRAILER_VERSION 1u
+#define TRAILER_SUM_AT  28u
+
 static void
 put16(uint8_t *at, uint16_t value)
 {
@@ -184,4 +188,72 @@ uint32_t
 yb_object_record_sum(const uint8_t *sums_at, uint32_t index)
 {
     return get32(sums_at + 4ull * index);
+}
+
+/* ---- footers --------------------------------------------------------------------------------- */
+
+uint64_t
+yb_object_footer_add(uint8_t *at, uint64_t offset, const uint8_t *record, uint64_t length)
+{
+    put64(at, offset);
+    put64(at + 8, length);
+    memcpy(at + YB_OBJECT_ENTRY_HEAD, record, length);
+    return YB_OBJECT_ENTRY_HEAD + length;
+}
+
+void
+yb_object_footer_end(uint8_t *footer, uint64_t entry_bytes, uint32_t count, uint64_t image_bytes)
+{
+    uint8_t *trailer = footer + entry_bytes;
+
+    memset(trailer, 0, YB_OBJECT_TRAILER_BYTES);
+    put32(trailer, TRAILER_MAGIC);
+    put16(trailer + 4, TRAILER_VERSION);
+    put32(trailer + 8, count);
+    put32(trailer + 12, (uint32_t)entry_bytes);
+    put64(trailer + 16, image_bytes);
+    put32(trailer + TRAILER_SUM_AT, yb_crc32c(footer, entry_bytes + TRAILER_SUM_AT));
+}
+
+enum yb_status
+yb_object_footer_check(const uint8_t *footer, uint32_t footer_bytes, uint64_t object_bytes)
+{
+    uint64_t entry_bytes = (uint64_t)footer_bytes - YB_OBJECT_TRAILER_BYTES;
+    const uint8_t *trailer = footer + entry_bytes;
+
+    if (footer_bytes < YB_OBJECT_TRAILER_BYTES || footer_bytes > object_bytes ||
+        get32(trailer) != TRAILER_MAGIC) {
+        return YB_CORRUPT;
+    }
+    if (get16(trailer + 4) != TRAILER_VERSION) {
+        return YB_VERSION;
+    }
+    return get32(trailer + 12) == entry_bytes &&
+                   get64(trailer + 16) == object_bytes - footer_bytes &&
+                   get32(trailer + TRAILER_SUM_AT) ==
+                       yb_crc32c(footer, entry_bytes + TRAILER_SUM_AT)
+               ? YB_OK
+               : YB_CORRUPT;
+}
+
+bool
+yb_object_footer_next(const uint8_t *footer, uint32_t footer_bytes, uint64_t image_bytes,
+                      uint32_t *at, struct yb_object_footer_entry *entry_out)
+{
+    uint32_t left = footer_bytes - YB_OBJECT_TRAILER_BYTES - *at;
+    const uint8_t *head = footer + *at, *sums;
+
+    if (left < YB_OBJECT_ENTRY_HEAD || get64(head + 8) > left - YB_OBJECT_ENTRY_HEAD) {
+        return false;
+    }
+    entry_out->offset = get64(head);
+    entry_out->length = get64(head + 8);
+    entry_out->bytes = head + YB_OBJECT_ENTRY_HEAD;
+    entry_out->sound =
+        yb_object_record_decode(entry_out->bytes, entry_out->length, &entry_out->record,
+                                entry_out->tenant, &sums) == YB_OK &&
+        entry_out->offset % YB_OBJECT_ALIGN == 0 && entry_out->offset <= image_bytes &&
+        entry_out->record.size + entry_out->length <= image_bytes - entry_out->offset;
+    *at += YB_OBJECT_ENTRY_HEAD + (uint32_t)entry_out->length;
+    return true;
 }

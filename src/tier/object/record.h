@@ -58,4 +58,32 @@ YB_CHECKED enum yb_status yb_object_record_decode(const uint8_t *in, uint64_t le
 /* Return sum `index` of those at `sums_at`. */
 uint32_t yb_object_record_sum(const uint8_t *sums_at, uint32_t index);
 
+/* ---- footers of packs: the caller has the room ---- */
+
+/* Add a record whose image begins at `offset`. Returns how many bytes it took. */
+uint64_t yb_object_footer_add(uint8_t *at, uint64_t offset, const uint8_t *record, uint64_t length);
+
+/* Write the trailer behind `entry_bytes` of entries. */
+void yb_object_footer_end(uint8_t *footer, uint64_t entry_bytes, uint32_t count,
+                          uint64_t image_bytes);
+
+/* OK: footer and trailer are whole, and those of an object of so many bytes. CORRUPT: they are not.
+ * VERSION: they are of another version. */
+YB_CHECKED enum yb_status yb_object_footer_check(const uint8_t *footer, uint32_t footer_bytes,
+                                                 uint64_t object_bytes);
+
+struct yb_object_footer_entry {
+    bool sound; /* What follows can be used. */
+    uint64_t offset;
+    uint64_t length; /* Of the record. */
+    const uint8_t *bytes;
+    struct yb_tier_record record; /* Its tenant lies below. */
+    char tenant[72];
+};
+
+/* Walk over the entries of a footer that was checked, from *at == 0 on: false after the last.
+ * What lies outside of the images is not sound. */
+bool yb_object_footer_next(const uint8_t *footer, uint32_t footer_bytes, uint64_t image_bytes,
+                           uint32_t *at, struct yb_object_footer_entry *entry_out);
+
 #endif /* YB_TIER_OBJECT_RECORD_H */
