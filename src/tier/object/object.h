@@ -15,8 +15,8 @@
  *            when nothing of the block is left and no request can be alive (an hour).
  * Flush      One marker object; everything older is a miss at once, and is collected in the
  *            background.
- * Packs      One that holds nothing any more is deleted. What lives in those that are more than half
- *            dead goes to a new one, and then they are deleted.
+ * Packs      One that holds nothing any more is deleted. What lives in those that are more than
+ *            half dead goes to a new one, and then they are deleted.
  * Recovery   Three listings: flush markers, kill objects, the rest. Nothing is read but the footers
  *            of packs. A load may ask the medium for what is not known yet; find never does.
  * Trouble    Attempts are repeated with growing, jittered pauses; a lost answer is resolved by a

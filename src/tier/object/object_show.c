@@ -26,7 +26,7 @@ static const struct yb_stats_label label_verb = {
       "reads that asked the service for what was not known yet")                                   \
     X(RESOLVED,    COUNTER, COUNT, "resolved", NULL, NULL, "lost answers that were successes")     \
     X(KILLS,       COUNTER, COUNT, "kill_objects", NULL, NULL, "kill objects that were written")   \
-    X(MOVED,       COUNTER, COUNT, "moved", NULL, NULL, "blocks that left half-dead packs")\
+    X(MOVED,       COUNTER, COUNT, "moved", NULL, NULL, "blocks that left half-dead packs")        \
     X(MERGED,      COUNTER, COUNT, "merged", NULL, NULL, "reads that shared a neighbour's request")\
     X(FLYING,      GAUGE,   COUNT, "flying", NULL, NULL, "requests under way")
 /* clang-format on */
