@@ -285,7 +285,7 @@ struct yb_client_fetch_options {
  * Those whose time is shortest are asked for first. A block that is still being put is waited for;
  * its `ready_ns` is when its writer may be done. Fetches of one block join, at its node, in one
  * reading from below; it takes the highest class and the earliest deadline of them. A cancelled
- * item ends here; its reading at the node goes on to its end or deadline, for whoever joins it.
+ * item leaves it: the others are served, and if there are none the reading is cancelled, too.
  *
  * poll, wait, cancel and finish take its handle as that of any batch. On OK the fetch ends once, by
  * the call's deadline. Fails with INVALID, AGAIN, CLOSED; nothing was started then. */

@@ -226,6 +226,7 @@ yb_core_io_cancel(struct yb_core_io *io)
     struct yb_core_member *member = io->slot != 0 ? yb_core_member(core, io->slot) : NULL;
     struct yb_peer *peer = io->slot == 0 ? core->directory : member != NULL ? member->peer : NULL;
 
+    yb_core_leave(io, YB_WIRE_LEAVE_ALL);
     if (io->moving) {
         if (yb_transfer_cancel(core->options.engine, io->batch) != YB_OK) {
             YB_ASSERT(false); /* It is released by its mail, which has not come. */
@@ -589,6 +590,7 @@ yb_client_core_cancel(struct yb_client_core *core, struct yb_client_batch *batch
             yb_core_io_cancel(io);
         }
     }
+    yb_core_leave_send(core);
     work_over(work, YB_CANCELLED);
 }
 
@@ -676,8 +678,8 @@ bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
-           core->looks == 0 && core->jobs == 0 && core->watches == 0 && yb_core_near_idle(core) &&
-           yb_core_withdrawals_idle(core) && yb_core_declines_idle(core);
+           core->looks == 0 && core->jobs == 0 && core->watches == 0 && core->leaves == 0 &&
+           yb_core_near_idle(core) && yb_core_withdrawals_idle(core) && yb_core_declines_idle(core);
 }
 
 void
@@ -698,6 +700,7 @@ yb_client_core_destroy(struct yb_client_core **core_in)
         free(work);
     }
     yb_core_watches_fini(core);
+    yb_core_leaves_fini(core);
     yb_core_loans_fini(core);
     yb_core_near_fini(core);
     yb_core_withdrawals_fini(core);

@@ -179,6 +179,31 @@ yb_core_fetch_deadline(const struct yb_core_io *io)
     return deadline_ns;
 }
 
+bool
+yb_core_fetch_hurried(const struct yb_core_io *io)
+{
+    const struct yb_client_batch *batch = io->work->batch;
+
+    return batch->kind == YB_CLIENT_FETCH && !io->call.answered &&
+           io->call.status == YB_TIMED_OUT && io->call.deadline_ns < batch->deadline_ns &&
+           io->call.deadline_ns == yb_core_fetch_deadline(io);
+}
+
+void
+yb_core_fetch_again(struct yb_core_work *work, uint32_t index)
+{
+    enum yb_status over = work->cancelled ? YB_CANCELLED
+                          : work->over    ? YB_TIMED_OUT
+                                          : yb_core_fetch_over(work, index);
+
+    if (over != YB_OK) {
+        yb_core_end(work, index, over);
+    } else {
+        work->items[index].tried = 0; /* Its node has done nothing wrong. */
+        yb_core_get_ready(work, index);
+    }
+}
+
 /* End those items of a list that have no time left, or are not wanted; the others keep their
  * order. */
 static void
@@ -240,6 +265,25 @@ yb_core_fetch_on_due(struct yb_timer *timer)
     }
 }
 
+/* If the item is in the message: let its node know, or if nobody wants anything else of it, end it
+ * as a whole. */
+static void
+cancel_in(struct yb_core_io *io, uint32_t index)
+{
+    uint32_t place = io->count;
+    bool wanted = false;
+
+    for (uint32_t i = 0; i < io->count; i++) {
+        place = io->items[i] == index ? i : place;
+        wanted = wanted || !io->work->items[io->items[i]].cancelled;
+    }
+    if (place < io->count && wanted) {
+        yb_core_leave(io, place);
+    } else if (place < io->count) {
+        yb_core_io_cancel(io);
+    }
+}
+
 void
 yb_client_core_cancel_item(struct yb_client_core *core, struct yb_client_batch *batch,
                            uint32_t index)
@@ -253,20 +297,11 @@ yb_client_core_cancel_item(struct yb_client_core *core, struct yb_client_batch *
     work->items[index].cancelled = true;
     sift_all(work);
     for (struct yb_core_io *io = core->io_list; io != NULL; io = io->next) {
-        bool wanted = false;
-        bool named = false;
-
-        if (io->work != work || io->slot == 0) {
-            continue;
-        }
-        for (uint32_t i = 0; i < io->count; i++) {
-            named = named || io->items[i] == index;
-            wanted = wanted || !work->items[io->items[i]].cancelled;
-        }
-        if (named && !wanted) {
-            yb_core_io_cancel(io);
+        if (io->work == work && io->slot != 0) {
+            cancel_in(io, index);
         }
     }
+    yb_core_leave_send(core);
     yb_core_pump_soon(work);
 }
 

@@ -266,6 +266,20 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
 }
 
 void
+yb_core_get_failed(struct yb_core_io *io, enum yb_status why)
+{
+    bool hurried = yb_core_fetch_hurried(io);
+
+    for (uint32_t i = 0; i < io->count; i++) {
+        if (hurried) {
+            yb_core_fetch_again(io->work, io->items[i]);
+        } else {
+            yb_core_get_elsewhere(io->work, io->items[i], why);
+        }
+    }
+}
+
+void
 yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes)
 {
     struct yb_client_core *core = work->core;
@@ -377,11 +391,7 @@ on_got(struct yb_call *call)
             yb_core_watch(work->core, io);
         }
     } else {
-        enum yb_status why = call->status != YB_OK ? call->status : YB_PROTOCOL;
-
-        for (uint32_t i = 0; i < io->count; i++) {
-            yb_core_get_elsewhere(work, io->items[i], why);
-        }
+        yb_core_get_failed(io, call->status != YB_OK ? call->status : YB_PROTOCOL);
     }
     yb_core_io_give(io);
 }
@@ -418,6 +428,8 @@ yb_core_get_close(struct yb_core_io *io)
             io->body + YB_WIRE_GET_BYTES + (size_t)YB_CORE_MOVE_ITEMS * YB_WIRE_GET_ITEM_BYTES,
             io->key_bytes);
     memset(io->body, 0, YB_WIRE_GET_BYTES);
+    io->leave_ticket = yb_core_random(io->core) | 1;
+    yb_wire_put_u64(io->body + YB_WIRE_GET_AT_TICKET, io->leave_ticket);
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_ITEMS, io->count);
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_KEYS, io->key_bytes);
     io->call.body_bytes = keys_at + io->key_bytes;

@@ -4,7 +4,8 @@
  *
  * Which file: core.c life, batches, messages; core_members.c who is there; core_get.c lookups,
  * gets, exists; core_fetch.c fetches; core_put.c puts; core_remove.c removals; core_look.c single
- * questions; core_watch.c news of what is gone; core_near.c the engine's way: gets by pins;
+ * questions; core_leave.c what is not wanted any more;
+ * core_watch.c news of what is gone; core_near.c the engine's way: gets by pins;
  * core_pull.c puts that are fetched; core_borrow.c loans.
  *
  * A batch under way is a `work`. Each of its items is in one of its lists, or in a message, or
@@ -153,6 +154,7 @@ struct yb_core_io {
     uint32_t count;
     uint32_t iov_count;
     uint32_t key_bytes;
+    uint64_t leave_ticket;               /* Of a get or a pin: by which its node knows it. */
     uint32_t items[YB_CORE_LOOKUP_KEYS]; /* Which items, in the order of the message. */
     struct iovec iov[YB_CORE_PIECES_MAX];
 
@@ -185,6 +187,7 @@ struct yb_core_member {
     uint64_t watch_after_ns;      /* No new call before. */
     struct yb_core_io *open;      /* Being filled by pump ... */
     struct yb_core_io *open_near; /* ... for the engine's way. */
+    struct yb_core_leave *leave;  /* Being filled by a cancel; NULL: none. */
     yb_transfer_peer near;        /* Its engine, for ours; 0: not opened. */
     uint64_t near_since_ns;
     uint64_t nearness_ns;              /* When it was looked up ... */
@@ -279,7 +282,10 @@ struct yb_client_core {
     uint32_t looks;       /* Under way: core_look.c. */
     uint32_t watches;     /* Under way: core_watch.c. */
     uint32_t watch_count; /* Allocated. */
-    uint32_t jobs;        /* Under way: stripe.c. */
+    uint32_t leaves;      /* Under way: core_leave.c. */
+    uint32_t leave_count; /* Allocated. */
+    struct yb_core_leave *free_leaves;
+    uint32_t jobs; /* Under way: stripe.c. */
     struct yb_core_watch *free_watches;
     struct yb_core_near *near;                         /* NULL: no engine. */
     struct yb_core_loans *loans;                       /* core_borrow.c */
@@ -318,7 +324,8 @@ void yb_core_pump_soon(struct yb_core_work *work);
 struct yb_core_io *yb_core_io_take(struct yb_core_work *work, uint16_t type, uint16_t slot);
 void yb_core_io_give(struct yb_core_io *io);
 
-/* Let a message end early; its `done` still runs, later. */
+/* Let a message end early; its `done` still runs, later. Its node hears of it with the next
+ * yb_core_leave_send(). */
 void yb_core_io_cancel(struct yb_core_io *io);
 
 /* Send a message whose call has body, data and reply set; `done` runs in any case, later or
@@ -373,6 +380,7 @@ void yb_core_get_add(struct yb_core_io *io, uint32_t index);
 void yb_core_get_close(struct yb_core_io *io);
 bool yb_core_get_full(const struct yb_core_io *io, const struct yb_core_work *work, uint32_t index);
 void yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status why);
+void yb_core_get_failed(struct yb_core_io *io, enum yb_status why); /* The whole message. */
 void yb_core_get_took(struct yb_core_work *work, uint32_t index, uint64_t bytes);
 
 /* Parts of puts: what the node is told of an item, and what it answered. The message has ended:
@@ -384,6 +392,14 @@ void yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
                           struct yb_wire_put_item *wire_out);
 void yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status status,
                          uint64_t grant);
+
+/* ---- core_leave.c --------------------------------------------------------------------------- */
+
+/* Nobody wants the item at this place of a message any more (YB_WIRE_LEAVE_ALL: nothing of it): its
+ * node hears of it with the next send. */
+void yb_core_leave(struct yb_core_io *io, uint32_t place);
+void yb_core_leave_send(struct yb_client_core *core);
+void yb_core_leaves_fini(struct yb_client_core *core);
 
 /* ---- core_near.c ---------------------------------------------------------------------------- */
 
@@ -473,6 +489,11 @@ enum yb_status yb_core_fetch_over(const struct yb_core_work *work, uint32_t inde
 
 /* The earliest deadline of a message's items. */
 uint64_t yb_core_fetch_deadline(const struct yb_core_io *io);
+
+/* Whether a message ended because the time of its most hurried item was over, which says nothing of
+ * its node; then each item ends, or is asked for again. */
+bool yb_core_fetch_hurried(const struct yb_core_io *io);
+void yb_core_fetch_again(struct yb_core_work *work, uint32_t index);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

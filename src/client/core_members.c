@@ -98,7 +98,8 @@ yb_core_member_heard(const struct yb_core_io *io)
 
     if (lives) {
         member_lives(io->core, io);
-    } else if (!io->work->cancelled) {
+    } else if (!io->work->cancelled && io->call.status != YB_CANCELLED &&
+               !yb_core_fetch_hurried(io)) {
         member_failed(io->core, io);
     }
     return lives;

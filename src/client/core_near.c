@@ -702,13 +702,14 @@ on_pinned(struct yb_call *call)
          answers.answers.count != io->count)) {
         status = YB_PROTOCOL;
     }
+    if (status != YB_OK) {
+        yb_core_get_failed(io, status);
+        yb_core_io_give(io);
+        return;
+    }
     for (uint32_t i = 0; i < io->count; i++) {
         struct yb_wire_pin_answer answer;
 
-        if (status != YB_OK) {
-            yb_core_get_elsewhere(work, io->items[i], status);
-            continue;
-        }
         yb_wire_pin_answer_at(&answers.answers, i, &answer);
         if (borrow) {
             yb_core_borrow_take(io, i, &answer);

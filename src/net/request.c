@@ -460,6 +460,12 @@ yb_request_net(const struct yb_request *request)
     return request->conn->net;
 }
 
+bool
+yb_request_lost(const struct yb_request *request)
+{
+    return request->conn->state == YB_CONN_CLOSING;
+}
+
 /* ---- what every port answers ----------------------------------------------------------- */
 
 static void

@@ -114,4 +114,8 @@ void yb_request_reply(struct yb_request *request, enum yb_status status, const v
 /* Return the net that the request came through: whose worker this is. */
 struct yb_net *yb_request_net(const struct yb_request *request);
 
+/* Return whether the connection that it came by is gone, so that nobody would hear its answer. It
+ * must be replied to all the same. */
+bool yb_request_lost(const struct yb_request *request);
+
 #endif /* YB_NET_REQUEST_H */

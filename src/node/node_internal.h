@@ -74,6 +74,10 @@ extern const struct yb_stats_label yb_node_label_tier;
     X(LOADED_BYTES, COUNTER, BYTES, "loaded", NULL, NULL, "bytes of such blocks")                   \
     X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", NULL, NULL, "loads that a tier could not do")   \
     X(JOINED,       COUNTER, COUNT, "joined", NULL, NULL, "readers that joined a load under way")   \
+    X(LEFT,         COUNTER, COUNT, "left", NULL, NULL,                                             \
+      "readers that left a load before its end: cancelled, late, or gone")                          \
+    X(LOADS_CANCELLED, COUNTER, COUNT, "loads_cancelled", NULL, NULL,                               \
+      "loads that ended early, because the last of their readers had left")                         \
     X(KILLS_FAILED, COUNTER, COUNT, "kills_failed", NULL, NULL,                                     \
       "kills and flushes that a tier could not do, to be tried again")                              \
     X(BELOW_LOST,   COUNTER, COUNT, "below_lost", NULL, NULL,                                       \
@@ -622,6 +626,9 @@ uint64_t yb_node_below_count(const struct yb_node *node, uint32_t tenant);
 bool yb_node_await_below(struct yb_node *node, struct yb_request *request,
                          const struct yb_wire_get *body,
                          void (*resume)(void *service, struct yb_request *request));
+
+/* Readers do not want what they wait for any more (RULES C5). */
+void yb_node_leave_handle(void *service, struct yb_request *request);
 
 /* Correct the status of an item that was not found by what became of its wait (NULL: none). */
 int32_t yb_node_waited(const struct yb_node_wait *wait, uint32_t item, int32_t status);

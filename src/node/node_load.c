@@ -6,10 +6,12 @@
  *            \--> something lies below: a load for each, joined by all who want it;
  *                 after the last of them the request is handled as if it came now
  *
- * A load takes the highest class and the earliest deadline of those who wait for it; one that
- * leaves takes its wish along, and when nobody is left the load is cancelled (RULES C5). A load
- * that its earliest deadline ended is begun again for those who have time left. What came up is a
- * granted block like any other, and the directory is told that it is in memory, too.
+ * A load takes the highest class and the earliest deadline of those who wait for it. One that
+ * leaves, by its own word, its deadline or the end of its connection, takes its wish along, and
+ * when nobody is left the load is cancelled (RULES C5). A load that its earliest deadline ended, or
+ * that somebody joined after it was cancelled, is begun again. What came up is a granted block like
+ * any other, and the directory is told that it is in memory, too. The memory that it comes to is
+ * given back when the tier has said that it is quiet.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +27,9 @@ struct yb_node_wait {
     struct yb_node *node;
     struct yb_request *request;
     void (*resume)(void *service, struct yb_request *request);
-    uint32_t count; /* Items of the request. */
-    uint32_t left;  /* Loads that it waits for. */
+    uint64_t ticket; /* By which its sender may leave. */
+    uint32_t count;  /* Items of the request. */
+    uint32_t left;   /* Loads that it waits for. */
     struct yb_node_wait_item {
         struct yb_node_join join; /* First. */
         struct yb_node_wait *wait;
@@ -184,9 +187,14 @@ on_loaded(struct yb_tier_op *op, enum yb_status status)
     } else if (!node->stopping) {
         if (status == YB_TIMED_OUT) { /* The time of the most hurried one. */
             tell_late(loading);
-            loading->tried = 0;
         }
-        yb_node_count(node, YB_NODE_STAT_LOADS_FAILED, status != YB_TIMED_OUT);
+        if (status == YB_TIMED_OUT || status == YB_CANCELLED) {
+            loading->tried = 0; /* No tier's fault: whoever has joined since finds it there. */
+        } else {
+            yb_node_count(node, YB_NODE_STAT_LOADS_FAILED, 1);
+        }
+        yb_node_count(node, YB_NODE_STAT_LOADS_CANCELLED,
+                      status == YB_CANCELLED && loading->joins == NULL);
         if (loading->joins != NULL && start(loading) == YB_OK) {
             return;
         }
@@ -344,6 +352,7 @@ yb_node_load_leave(struct yb_node *node, struct yb_node_join *join)
     }
     *link = join->next;
     join->loading = NULL;
+    yb_node_count(node, YB_NODE_STAT_LEFT, 1);
     if (loading->joins == NULL) {
         yb_tier_cancel(node->below->levels[loading->level].tier, &loading->load.op);
         return;
@@ -369,8 +378,9 @@ yb_node_load_end(struct yb_node *node, struct yb_shelf_record *record)
 
 /* ---- requests that wait ---------------------------------------------------------------------- */
 
+/* It waits no more. */
 static void
-wait_resume(struct yb_node_wait *wait)
+wait_take_out(struct yb_node_wait *wait)
 {
     struct yb_node *node = wait->node;
 
@@ -383,9 +393,15 @@ wait_resume(struct yb_node_wait *wait)
         wait->next->previous = wait->previous;
     }
     node->requests--;
+}
+
+static void
+wait_resume(struct yb_node_wait *wait)
+{
+    wait_take_out(wait);
     wait->request->body = (const uint8_t *)&wait->items[wait->count];
     wait->request->context = wait;
-    wait->resume(node, wait->request);
+    wait->resume(wait->node, wait->request);
 }
 
 static void
@@ -493,6 +509,7 @@ yb_node_await_below(struct yb_node *node, struct yb_request *request,
         return false; /* What is below is not found, then. */
     }
     wait->resume = resume;
+    wait->ticket = body->ticket;
     wait->next = node->below->waits;
     if (wait->next != NULL) {
         wait->next->previous = wait;
@@ -652,20 +669,92 @@ yb_node_lift_end(struct yb_node_lift *lift)
     free(lift);
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- who leaves ------------------------------------------------------------------------------ */
 
+static void
+item_leave(struct yb_node_wait *wait, uint32_t index, enum yb_status status)
+{
+    struct yb_node_wait_item *item = &wait->items[index];
+
+    if (item->join.loading != NULL) {
+        yb_node_load_leave(wait->node, &item->join);
+        item->status = status;
+        wait->left--;
+    }
+}
+
+/* It has no more time, or the node none: what has come up is answered. */
 static void
 wait_give_up(struct yb_node_wait *wait, enum yb_status status)
 {
     for (uint32_t i = 0; i < wait->count; i++) {
-        if (wait->items[i].join.loading != NULL) {
-            yb_node_load_leave(wait->node, &wait->items[i].join);
-            wait->items[i].status = status;
-        }
+        item_leave(wait, i, status);
     }
-    wait->left = 0;
+    YB_ASSERT(wait->left == 0);
     wait_resume(wait);
 }
+
+/* Nobody wants any of it: nothing is read, and nothing lent. */
+static void
+wait_abandon(struct yb_node_wait *wait)
+{
+    struct yb_request *request = wait->request;
+
+    for (uint32_t i = 0; i < wait->count; i++) {
+        item_leave(wait, i, YB_CANCELLED);
+    }
+    wait_take_out(wait);
+    yb_node_wait_end(wait);
+    yb_request_reply(request, YB_CANCELLED, NULL, 0, NULL, 0);
+}
+
+static void
+wait_leave(struct yb_node_wait *wait, uint32_t item)
+{
+    if (item == YB_WIRE_LEAVE_ALL) {
+        wait_abandon(wait);
+    } else if (item < wait->count) {
+        item_leave(wait, item, YB_CANCELLED);
+        if (wait->left == 0) {
+            wait_resume(wait);
+        }
+    }
+}
+
+/* The wait that the sender of `request` calls so; NULL: it was answered, or never waited. */
+static struct yb_node_wait *
+wait_named(struct yb_node *node, const struct yb_request *request, uint64_t ticket)
+{
+    struct yb_node_wait *wait = node->below != NULL && ticket != 0 ? node->below->waits : NULL;
+
+    while (wait != NULL && (wait->ticket != ticket ||
+                            !yb_id_equal(wait->request->peer->identity, request->peer->identity))) {
+        wait = wait->next;
+    }
+    return wait;
+}
+
+void
+yb_node_leave_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_leaves body;
+    enum yb_status status = yb_wire_leaves_decode(request->body, request->body_bytes, &body, NULL);
+
+    for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
+        struct yb_wire_leave leave;
+        struct yb_node_wait *wait;
+
+        yb_wire_leave_at(&body.items, i, &leave);
+        wait = wait_named(node, request, leave.ticket);
+        if (wait != NULL) {
+            wait_leave(wait, leave.item);
+        }
+    }
+    yb_request_reply(request, status, NULL, 0, NULL, 0);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
 
 void
 yb_node_load_tick(struct yb_node *node)
@@ -674,7 +763,9 @@ yb_node_load_tick(struct yb_node *node)
 
     for (struct yb_node_wait *wait = node->below->waits; wait != NULL; wait = next) {
         next = wait->next;
-        if (wait->request->deadline_ns <= yb_node_now(node)) {
+        if (yb_request_lost(wait->request)) {
+            wait_abandon(wait);
+        } else if (wait->request->deadline_ns <= yb_node_now(node)) {
             wait_give_up(wait, YB_TIMED_OUT);
         }
     }

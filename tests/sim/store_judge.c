@@ -184,7 +184,8 @@ store_judge_ended(struct store_judge *judge, const struct store_op *op)
 
         if (op->batch.kind == YB_CLIENT_REMOVE && (status == YB_OK || status == YB_NOT_FOUND)) {
             ended(judge, key, op, 0);
-        } else if (op->batch.kind == YB_CLIENT_GET && status == YB_OK) {
+        } else if ((op->batch.kind == YB_CLIENT_GET || op->batch.kind == YB_CLIENT_FETCH) &&
+                   status == YB_OK) {
             evident(judge, key, op->values[i]);
         } else if (op->batch.kind == YB_CLIENT_PUT && status == YB_OK) {
             evident(judge, key, op->values[i]);
@@ -432,6 +433,7 @@ tell_item(const struct store_op *op, uint32_t index, struct store_event *event)
         event->outcome = (uint8_t)put_outcome(op, status);
         return !(op->batch.put.replace && event->outcome == STORE_PRESENT);
     case YB_CLIENT_GET:
+    case YB_CLIENT_FETCH:
         event->did = STORE_DID_GET;
         event->outcome = status == YB_OK ? STORE_DONE : STORE_ABSENT;
         return status == YB_OK || status == YB_NOT_FOUND;

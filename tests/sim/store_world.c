@@ -780,6 +780,30 @@ store_ready(struct store_world *world)
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
+static bool
+reads(uint8_t kind)
+{
+    return kind == YB_CLIENT_GET || kind == YB_CLIENT_FETCH;
+}
+
+static void
+on_looked(struct yb_client_batch *batch)
+{
+    struct store_op *op = batch->owner;
+
+    STORE_CHECK(op->world, !op->looked && op->done == 0);
+    op->looked = true;
+}
+
+static void
+on_ended(struct yb_client_batch *batch, uint32_t index)
+{
+    struct store_op *op = batch->owner;
+
+    STORE_CHECK(op->world, index < batch->count && op->done == 0 && !op->has_ended[index]);
+    op->has_ended[index] = true;
+}
+
 static void
 on_done(struct yb_client_batch *batch)
 {
@@ -793,7 +817,7 @@ on_done(struct yb_client_batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         STORE_CHECK(world, op->items[i].status != YB_IN_PROGRESS ||
                                batch->kind == YB_CLIENT_EXIST || batch->kind == YB_CLIENT_PUT);
-        if (batch->kind == YB_CLIENT_GET && op->items[i].status == YB_OK) {
+        if (reads(batch->kind) && op->items[i].status == YB_OK) {
             judge_value(op, i);
         }
     }
@@ -824,6 +848,8 @@ store_op(struct store_world *world, uint32_t client, uint8_t kind, const uint32_
         .deadline_ns = deadline_ms * YB_NS_PER_MS, /* From when it is submitted. */
         .items = op->items,
         .count = count,
+        .looked = on_looked,
+        .ended = on_ended,
         .done = on_done,
         .owner = op,
     };
@@ -835,7 +861,7 @@ store_op(struct store_world *world, uint32_t client, uint8_t kind, const uint32_
         op->items[i].key = op->names[i];
         op->items[i].key_bytes = (uint32_t)strlen(op->names[i]);
         op->items[i].iov = &op->iov[i];
-        op->items[i].iov_count = kind == YB_CLIENT_PUT || kind == YB_CLIENT_GET ? 1 : 0;
+        op->items[i].iov_count = kind == YB_CLIENT_PUT || reads(kind) ? 1 : 0;
     }
     return op;
 }

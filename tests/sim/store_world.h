@@ -125,8 +125,10 @@ struct store_op {
     uint64_t began_ns;
     uint64_t ended_ns;
     bool accepted;
-    bool orphan; /* It ended because its client died. */
-    bool reused; /* It has ended, and its memory is in other use. */
+    bool looked;                     /* Of a fetch: where its items are was told, ... */
+    bool has_ended[STORE_BATCH_MAX]; /* ... and that these have ended. */
+    bool orphan;                     /* It ended because its client died. */
+    bool reused;                     /* It has ended, and its memory is in other use. */
     uint32_t done;
 };
 

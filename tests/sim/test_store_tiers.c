@@ -14,6 +14,8 @@
 #include "store_world.h"
 
 #define LEASE_MS STORE_STEPS_LEASE_MS
+/* After it no client thinks of a node that started again as of one that failed lately. */
+#define LONG_AGO_MS 3000u
 #define DO(world, ...) \
     store_steps_do((world), (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}})
 
@@ -318,7 +320,7 @@ test_tiers__readers_of_one_block_share_its_load(void **state)
 
     (void)state;
     DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
-       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200});
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = LONG_AGO_MS});
     /* One leaves: the others are served. */
     DO(world, {STEP_DISK, .node = 1, .value = 1}, {STEP_GET, .key = 1, .value = 77, .as = 1},
        {STEP_GET, .key = 1, .value = 77, .as = 2},
@@ -340,7 +342,7 @@ test_tiers__a_load_that_nobody_waits_for_ends(void **state)
 
     (void)state;
     DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
-       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200});
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = LONG_AGO_MS});
     faults(world, 0)->stalled = true;
     DO(world, {STEP_GET, .key = 1, .deadline_ms = 100, .wanted = YB_TIMED_OUT},
        {STEP_WAIT, .ms = 100});

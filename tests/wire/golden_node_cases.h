@@ -91,9 +91,30 @@ static enum yb_status
 build_get_range(struct golden_buffer *out)
 {
     static const struct yb_wire_get_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .offset = 4096, .length = 65536, .key_bytes = 3, .ranged = 1}};
-    struct yb_wire_get value = {.duration_ms = 0, .items = {1, NULL, items}, .keys = {(const uint8_t *)"\153\145\171", 3}, .borrow = 0};
+    struct yb_wire_get value = {.ticket = UINT64_C(0x778899aabbccddee), .duration_ms = 0, .items = {1, NULL, items}, .keys = {(const uint8_t *)"\153\145\171", 3}, .borrow = 0};
 
     return yb_wire_get_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+recode_leaves(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_leaves value;
+    enum yb_status status = yb_wire_leaves_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_leaves_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_leaves_one(struct golden_buffer *out)
+{
+    static const struct yb_wire_leave items[1] = {{.ticket = UINT64_C(0x778899aabbccddee), .item = 3}};
+    struct yb_wire_leaves value = {.items = {1, NULL, items}};
+
+    return yb_wire_leaves_encode(&value, out->bytes, out->room, &out->length);
 }
 
 static enum yb_status
@@ -471,7 +492,8 @@ static const struct golden_case golden_node_cases[] = {
     {"put-one", 24, build_put_one, recode_put},
     {"put_pull-one", 40, build_put_pull_one, recode_put_pull},
     {"put_answers-two", 8, build_put_answers_two, recode_put_answers},
-    {"get-range", 16, build_get_range, recode_get},
+    {"get-range", 24, build_get_range, recode_get},
+    {"leaves-one", 8, build_leaves_one, recode_leaves},
     {"get_answers-hit", 8, build_get_answers_hit, recode_get_answers},
     {"pins-one", 8, build_pins_one, recode_pins},
     {"releases-one", 8, build_releases_one, recode_releases},

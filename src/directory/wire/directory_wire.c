@@ -7,7 +7,7 @@
 
 _Static_assert(80 + 16 == YB_WIRE_TENANT_STATE_BYTES, "no gap in tenant_state");
 _Static_assert(8 + 64 == YB_WIRE_TENANT_USE_BYTES, "no gap in tenant_use");
-_Static_assert(344 + 40 == YB_WIRE_MEMBER_BYTES, "no gap in member");
+_Static_assert(380 + 4 == YB_WIRE_MEMBER_BYTES, "no gap in member");
 _Static_assert(56 + 8 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
 _Static_assert(12 + 4 == YB_WIRE_GRANT_ANSWER_BYTES, "no gap in grant_answer");
 _Static_assert(16 + 8 == YB_WIRE_INTENT_BYTES, "no gap in intent");
@@ -23,7 +23,7 @@ _Static_assert(0 + 8 == YB_WIRE_MEMBERS_QUESTION_BYTES, "no gap in members_quest
 _Static_assert(20 + 4 == YB_WIRE_MEMBERS_BYTES, "no gap in members");
 _Static_assert(67 + 5 == YB_WIRE_REGISTER_BYTES, "no gap in register");
 _Static_assert(72 + 8 == YB_WIRE_REGISTERED_BYTES, "no gap in registered");
-_Static_assert(88 + 8 == YB_WIRE_HEARTBEAT_BYTES, "no gap in heartbeat");
+_Static_assert(128 + 8 == YB_WIRE_HEARTBEAT_BYTES, "no gap in heartbeat");
 _Static_assert(28 + 4 == YB_WIRE_HEARTBEAT_ANSWER_BYTES, "no gap in heartbeat_answer");
 _Static_assert(44 + 4 == YB_WIRE_PUBLICATION_BYTES, "no gap in publication");
 _Static_assert(20 + 4 == YB_WIRE_GRANTS_BYTES, "no gap in grants");
@@ -336,15 +336,6 @@ tenant_use_list_check(const struct yb_wire_tenant_use_list *list, struct yb_wire
 }
 
 static bool
-member_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 344, 40)) {
-        return yb_wire_bad(error, "member", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[344]);
-    }
-    return true;
-}
-
-static bool
 member_check(const struct yb_wire_member *value, struct yb_wire_error *error)
 {
     if (!slot_state_known(value->state)) {
@@ -362,9 +353,6 @@ member_list_check(const struct yb_wire_member_list *list, struct yb_wire_error *
     for (uint32_t i = 0; i < list->count; i++) {
         struct yb_wire_member value;
 
-        if (list->native == NULL && !member_check_fixed(list->wire + (size_t)i * YB_WIRE_MEMBER_BYTES, error)) {
-            return false;
-        }
         yb_wire_member_at(list, i, &value);
         if (!member_check(&value, error)) {
             return false;
@@ -1281,8 +1269,8 @@ yb_wire_registered_decode(const uint8_t *bytes, size_t length, struct yb_wire_re
 static bool
 heartbeat_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 88, 8)) {
-        return yb_wire_bad(error, "heartbeat", "reserved", "reserved bytes must be zero", (uint64_t)bytes[88]);
+    if (!yb_wire_zero(bytes + 128, 8)) {
+        return yb_wire_bad(error, "heartbeat", "reserved", "reserved bytes must be zero", (uint64_t)bytes[128]);
     }
     return true;
 }
@@ -1312,9 +1300,15 @@ yb_wire_heartbeat_load(const uint8_t *bytes, struct yb_wire_heartbeat *out)
     out->quarantined = yb_wire_get_u64(bytes + 56);
     out->backlog = yb_wire_get_u64(bytes + 64);
     out->rate = yb_wire_get_u64(bytes + 72);
-    out->slot = yb_wire_get_u16(bytes + 80);
-    out->drained = yb_wire_get_u16(bytes + 82);
-    out->use = (struct yb_wire_tenant_use_list){yb_wire_get_u32(bytes + 84), NULL, NULL};
+    out->ssd_backlog = yb_wire_get_u64(bytes + 80);
+    out->ssd_rate = yb_wire_get_u64(bytes + 88);
+    out->object_backlog = yb_wire_get_u64(bytes + 96);
+    out->object_rate = yb_wire_get_u64(bytes + 104);
+    out->ssd_base_us = yb_wire_get_u32(bytes + 112);
+    out->object_base_us = yb_wire_get_u32(bytes + 116);
+    out->slot = yb_wire_get_u16(bytes + 120);
+    out->drained = yb_wire_get_u16(bytes + 122);
+    out->use = (struct yb_wire_tenant_use_list){yb_wire_get_u32(bytes + 124), NULL, NULL};
 }
 
 static inline void
@@ -1330,10 +1324,16 @@ yb_wire_heartbeat_store(const struct yb_wire_heartbeat *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 56, value->quarantined);
     yb_wire_put_u64(bytes + 64, value->backlog);
     yb_wire_put_u64(bytes + 72, value->rate);
-    yb_wire_put_u16(bytes + 80, value->slot);
-    yb_wire_put_u16(bytes + 82, value->drained);
-    yb_wire_put_u32(bytes + 84, value->use.count);
-    memset(bytes + 88, 0, 8);
+    yb_wire_put_u64(bytes + 80, value->ssd_backlog);
+    yb_wire_put_u64(bytes + 88, value->ssd_rate);
+    yb_wire_put_u64(bytes + 96, value->object_backlog);
+    yb_wire_put_u64(bytes + 104, value->object_rate);
+    yb_wire_put_u32(bytes + 112, value->ssd_base_us);
+    yb_wire_put_u32(bytes + 116, value->object_base_us);
+    yb_wire_put_u16(bytes + 120, value->slot);
+    yb_wire_put_u16(bytes + 122, value->drained);
+    yb_wire_put_u32(bytes + 124, value->use.count);
+    memset(bytes + 128, 0, 8);
 }
 
 static bool

@@ -279,7 +279,12 @@ enum {
     YB_WIRE_MEMBER_AT_DATA_ADDRESS = 216,
     YB_WIRE_MEMBER_AT_RACK = 280,
     YB_WIRE_MEMBER_AT_ZONE = 312,
-    YB_WIRE_MEMBER_AT_RESERVED2 = 344,
+    YB_WIRE_MEMBER_AT_SSD_BACKLOG = 344,
+    YB_WIRE_MEMBER_AT_SSD_RATE = 352,
+    YB_WIRE_MEMBER_AT_OBJECT_BACKLOG = 360,
+    YB_WIRE_MEMBER_AT_OBJECT_RATE = 368,
+    YB_WIRE_MEMBER_AT_SSD_BASE_US = 376,
+    YB_WIRE_MEMBER_AT_OBJECT_BASE_US = 380,
 };
 
 struct yb_wire_member {
@@ -301,6 +306,12 @@ struct yb_wire_member {
     uint8_t data_address[64]; /* Where its transfer engine listens; empty: it has none. */
     uint8_t rack[32]; /* Padded with zero bytes. */
     uint8_t zone[32]; /* Padded with zero bytes. */
+    uint64_t ssd_backlog; /* Bytes that wait to be read from its SSD. */
+    uint64_t ssd_rate; /* Bytes per second that it reads there; 0: there is none that works. */
+    uint64_t object_backlog; /* The same of its object store. */
+    uint64_t object_rate; /* The same of its object store. */
+    uint32_t ssd_base_us; /* How long the first byte takes there. */
+    uint32_t object_base_us; /* The same of its object store. */
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -324,6 +335,12 @@ yb_wire_member_load(const uint8_t *bytes, struct yb_wire_member *out)
     memcpy(out->data_address, bytes + 216, 64);
     memcpy(out->rack, bytes + 280, 32);
     memcpy(out->zone, bytes + 312, 32);
+    out->ssd_backlog = yb_wire_get_u64(bytes + 344);
+    out->ssd_rate = yb_wire_get_u64(bytes + 352);
+    out->object_backlog = yb_wire_get_u64(bytes + 360);
+    out->object_rate = yb_wire_get_u64(bytes + 368);
+    out->ssd_base_us = yb_wire_get_u32(bytes + 376);
+    out->object_base_us = yb_wire_get_u32(bytes + 380);
 }
 
 static inline void
@@ -346,7 +363,12 @@ yb_wire_member_store(const struct yb_wire_member *value, uint8_t *bytes)
     memcpy(bytes + 216, value->data_address, 64);
     memcpy(bytes + 280, value->rack, 32);
     memcpy(bytes + 312, value->zone, 32);
-    memset(bytes + 344, 0, 40);
+    yb_wire_put_u64(bytes + 344, value->ssd_backlog);
+    yb_wire_put_u64(bytes + 352, value->ssd_rate);
+    yb_wire_put_u64(bytes + 360, value->object_backlog);
+    yb_wire_put_u64(bytes + 368, value->object_rate);
+    yb_wire_put_u32(bytes + 376, value->ssd_base_us);
+    yb_wire_put_u32(bytes + 380, value->object_base_us);
 }
 
 /* A list of member. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -1139,8 +1161,8 @@ YB_CHECKED enum yb_status yb_wire_registered_decode(const uint8_t *bytes, size_t
 
 /* A node lives. Sent on a connection, from a thread and out of a queue of its own. */
 enum {
-    YB_WIRE_HEARTBEAT_BYTES = 96,
-    YB_WIRE_HEARTBEAT_BYTES_MAX = 295008,
+    YB_WIRE_HEARTBEAT_BYTES = 136,
+    YB_WIRE_HEARTBEAT_BYTES_MAX = 295048,
     YB_WIRE_HEARTBEAT_USE_MAX = 4096,
     YB_WIRE_HEARTBEAT_AT_INCARNATION = 0,
     YB_WIRE_HEARTBEAT_AT_EPOCH = 8,
@@ -1152,10 +1174,16 @@ enum {
     YB_WIRE_HEARTBEAT_AT_QUARANTINED = 56,
     YB_WIRE_HEARTBEAT_AT_BACKLOG = 64,
     YB_WIRE_HEARTBEAT_AT_RATE = 72,
-    YB_WIRE_HEARTBEAT_AT_SLOT = 80,
-    YB_WIRE_HEARTBEAT_AT_DRAINED = 82,
-    YB_WIRE_HEARTBEAT_AT_USE = 84,
-    YB_WIRE_HEARTBEAT_AT_RESERVED = 88,
+    YB_WIRE_HEARTBEAT_AT_SSD_BACKLOG = 80,
+    YB_WIRE_HEARTBEAT_AT_SSD_RATE = 88,
+    YB_WIRE_HEARTBEAT_AT_OBJECT_BACKLOG = 96,
+    YB_WIRE_HEARTBEAT_AT_OBJECT_RATE = 104,
+    YB_WIRE_HEARTBEAT_AT_SSD_BASE_US = 112,
+    YB_WIRE_HEARTBEAT_AT_OBJECT_BASE_US = 116,
+    YB_WIRE_HEARTBEAT_AT_SLOT = 120,
+    YB_WIRE_HEARTBEAT_AT_DRAINED = 122,
+    YB_WIRE_HEARTBEAT_AT_USE = 124,
+    YB_WIRE_HEARTBEAT_AT_RESERVED = 128,
 };
 
 struct yb_wire_heartbeat {
@@ -1169,6 +1197,12 @@ struct yb_wire_heartbeat {
     uint64_t quarantined; /* Bytes that somebody may still read. */
     uint64_t backlog; /* Bytes that wait to be moved. */
     uint64_t rate; /* Bytes per second that it moved lately; 0: not known. */
+    uint64_t ssd_backlog; /* Bytes that wait to be read from its SSD. */
+    uint64_t ssd_rate; /* Bytes per second that it reads there; 0: there is none that works. */
+    uint64_t object_backlog; /* The same of its object store. */
+    uint64_t object_rate; /* The same of its object store. */
+    uint32_t ssd_base_us; /* How long the first byte takes there. */
+    uint32_t object_base_us; /* The same of its object store. */
     uint16_t slot; /* As issued. */
     uint16_t drained; /* 1: it is draining and holds nothing that is not elsewhere. */
     struct yb_wire_tenant_use_list use; /* Tenants with bytes on it. */

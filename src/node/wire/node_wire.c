@@ -9,6 +9,7 @@ _Static_assert(60 + 4 == YB_WIRE_PUT_ITEM_BYTES, "no gap in put_item");
 _Static_assert(8 + 8 == YB_WIRE_PULL_SOURCE_BYTES, "no gap in pull_source");
 _Static_assert(12 + 4 == YB_WIRE_PUT_ANSWER_BYTES, "no gap in put_answer");
 _Static_assert(43 + 5 == YB_WIRE_GET_ITEM_BYTES, "no gap in get_item");
+_Static_assert(12 + 4 == YB_WIRE_LEAVE_BYTES, "no gap in leave");
 _Static_assert(30 + 2 == YB_WIRE_GET_ANSWER_BYTES, "no gap in get_answer");
 _Static_assert(54 + 2 == YB_WIRE_PIN_ANSWER_BYTES, "no gap in pin_answer");
 _Static_assert(0 + 8 == YB_WIRE_PIN_ID_BYTES, "no gap in pin_id");
@@ -22,7 +23,8 @@ _Static_assert(56 + 8 == YB_WIRE_BLOCK_INFO_BYTES, "no gap in block_info");
 _Static_assert(16 + 8 == YB_WIRE_PUT_BYTES, "no gap in put");
 _Static_assert(32 + 8 == YB_WIRE_PUT_PULL_BYTES, "no gap in put_pull");
 _Static_assert(4 + 4 == YB_WIRE_PUT_ANSWERS_BYTES, "no gap in put_answers");
-_Static_assert(13 + 3 == YB_WIRE_GET_BYTES, "no gap in get");
+_Static_assert(21 + 3 == YB_WIRE_GET_BYTES, "no gap in get");
+_Static_assert(4 + 4 == YB_WIRE_LEAVES_BYTES, "no gap in leaves");
 _Static_assert(4 + 4 == YB_WIRE_GET_ANSWERS_BYTES, "no gap in get_answers");
 _Static_assert(4 + 4 == YB_WIRE_PINS_BYTES, "no gap in pins");
 _Static_assert(4 + 4 == YB_WIRE_RELEASES_BYTES, "no gap in releases");
@@ -61,6 +63,7 @@ yb_wire_node_type_name(uint32_t value)
     case YB_WIRE_NODE_TYPE_NODE_STAT: return "node_stat";
     case YB_WIRE_NODE_TYPE_BLOCK_STAT: return "block_stat";
     case YB_WIRE_NODE_TYPE_WATCH: return "watch";
+    case YB_WIRE_NODE_TYPE_LEAVE: return "leave";
     default: return "unknown";
     }
 }
@@ -196,6 +199,40 @@ get_item_list_check(const struct yb_wire_get_item_list *list, struct yb_wire_err
         }
         yb_wire_get_item_at(list, i, &value);
         if (!get_item_check(&value, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+leave_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 12, 4)) {
+        return yb_wire_bad(error, "leave", "reserved", "reserved bytes must be zero", (uint64_t)bytes[12]);
+    }
+    return true;
+}
+
+static bool
+leave_check(const struct yb_wire_leave *value, struct yb_wire_error *error)
+{
+    (void)value;
+    (void)error;
+    return true;
+}
+
+static bool
+leave_list_check(const struct yb_wire_leave_list *list, struct yb_wire_error *error)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct yb_wire_leave value;
+
+        if (list->native == NULL && !leave_check_fixed(list->wire + (size_t)i * YB_WIRE_LEAVE_BYTES, error)) {
+            return false;
+        }
+        yb_wire_leave_at(list, i, &value);
+        if (!leave_check(&value, error)) {
             return false;
         }
     }
@@ -885,8 +922,8 @@ yb_wire_put_answers_decode(const uint8_t *bytes, size_t length, struct yb_wire_p
 static bool
 get_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 13, 3)) {
-        return yb_wire_bad(error, "get", "reserved", "reserved bytes must be zero", (uint64_t)bytes[13]);
+    if (!yb_wire_zero(bytes + 21, 3)) {
+        return yb_wire_bad(error, "get", "reserved", "reserved bytes must be zero", (uint64_t)bytes[21]);
     }
     return true;
 }
@@ -912,20 +949,22 @@ get_check(const struct yb_wire_get *value, struct yb_wire_error *error)
 static inline void
 yb_wire_get_load(const uint8_t *bytes, struct yb_wire_get *out)
 {
-    out->duration_ms = yb_wire_get_u32(bytes + 0);
-    out->items = (struct yb_wire_get_item_list){yb_wire_get_u32(bytes + 4), NULL, NULL};
-    out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 8)};
-    out->borrow = yb_wire_get_u8(bytes + 12);
+    out->ticket = yb_wire_get_u64(bytes + 0);
+    out->duration_ms = yb_wire_get_u32(bytes + 8);
+    out->items = (struct yb_wire_get_item_list){yb_wire_get_u32(bytes + 12), NULL, NULL};
+    out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 16)};
+    out->borrow = yb_wire_get_u8(bytes + 20);
 }
 
 static inline void
 yb_wire_get_store(const struct yb_wire_get *value, uint8_t *bytes)
 {
-    yb_wire_put_u32(bytes + 0, value->duration_ms);
-    yb_wire_put_u32(bytes + 4, value->items.count);
-    yb_wire_put_u32(bytes + 8, value->keys.length);
-    yb_wire_put_u8(bytes + 12, value->borrow);
-    memset(bytes + 13, 0, 3);
+    yb_wire_put_u64(bytes + 0, value->ticket);
+    yb_wire_put_u32(bytes + 8, value->duration_ms);
+    yb_wire_put_u32(bytes + 12, value->items.count);
+    yb_wire_put_u32(bytes + 16, value->keys.length);
+    yb_wire_put_u8(bytes + 20, value->borrow);
+    memset(bytes + 21, 0, 3);
 }
 
 static bool
@@ -1000,6 +1039,109 @@ yb_wire_get_decode(const uint8_t *bytes, size_t length, struct yb_wire_get *out,
     }
     yb_wire_get_load(bytes, &value);
     if (!get_check_fixed(bytes, error) || !get_check(&value, error) || !get_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+leaves_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 4, 4)) {
+        return yb_wire_bad(error, "leaves", "reserved", "reserved bytes must be zero", (uint64_t)bytes[4]);
+    }
+    return true;
+}
+
+static bool
+leaves_check(const struct yb_wire_leaves *value, struct yb_wire_error *error)
+{
+    if (value->items.count > 1024) {
+        return yb_wire_bad(error, "leaves", "items", "longer than its maximum", (uint64_t)value->items.count);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_leaves_load(const uint8_t *bytes, struct yb_wire_leaves *out)
+{
+    out->items = (struct yb_wire_leave_list){yb_wire_get_u32(bytes + 0), NULL, NULL};
+}
+
+static inline void
+yb_wire_leaves_store(const struct yb_wire_leaves *value, uint8_t *bytes)
+{
+    yb_wire_put_u32(bytes + 0, value->items.count);
+    memset(bytes + 4, 0, 4);
+}
+
+static bool
+leaves_check_tails(const struct yb_wire_leaves *value, struct yb_wire_error *error)
+{
+    if (!leave_list_check(&value->items, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+leaves_take(const uint8_t *bytes, size_t length, struct yb_wire_leaves *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_LEAVES_BYTES;
+
+    if (length - at < (size_t)value->items.count * YB_WIRE_LEAVE_BYTES) {
+        return yb_wire_bad(error, "leaves", "items", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->items.wire = bytes + at;
+    at += (size_t)value->items.count * YB_WIRE_LEAVE_BYTES;
+    if (at != length) {
+        return yb_wire_bad(error, "leaves", "length", "bytes left over behind the message", length);
+    }
+    return leaves_check_tails(value, error);
+}
+
+size_t
+yb_wire_leaves_size(const struct yb_wire_leaves *value)
+{
+    return (size_t)YB_WIRE_LEAVES_BYTES + (size_t)value->items.count * YB_WIRE_LEAVE_BYTES;
+}
+
+enum yb_status
+yb_wire_leaves_encode(const struct yb_wire_leaves *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_LEAVES_BYTES;
+
+    if (!leaves_check(value, NULL) || !leaves_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_leaves_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_leaves_store(value, out);
+    for (uint32_t i = 0; i < value->items.count; i++, at += YB_WIRE_LEAVE_BYTES) {
+        struct yb_wire_leave item;
+
+        yb_wire_leave_at(&value->items, i, &item);
+        yb_wire_leave_store(&item, out + at);
+    }
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_leaves_decode(const uint8_t *bytes, size_t length, struct yb_wire_leaves *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_leaves value;
+
+    if (length < YB_WIRE_LEAVES_BYTES) {
+        yb_wire_bad(error, "leaves", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_leaves_load(bytes, &value);
+    if (!leaves_check_fixed(bytes, error) || !leaves_check(&value, error) || !leaves_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

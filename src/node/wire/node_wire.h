@@ -18,6 +18,8 @@
 #define YB_WIRE_LIST_ITEMS_MAX 0x1000u
 /* Most blocks in one order to copy: its answer is remembered. */
 #define YB_WIRE_COPY_ITEMS_MAX 0x80u
+/* `item` of a leave that means every item. */
+#define YB_WIRE_LEAVE_ALL 0xffffffffu
 /* `grant` of a get that takes any. */
 #define YB_WIRE_NO_GRANT 0x0u
 
@@ -38,6 +40,7 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_NODE_STAT = 108, /* No body. Reply: `node_numbers`. */
     YB_WIRE_NODE_TYPE_BLOCK_STAT = 109, /* Body: `get`. Reply: `block_infos`. */
     YB_WIRE_NODE_TYPE_WATCH = 110, /* A reader waits for news of blocks that it read lately and that are gone. No body. Reply: `gone`, when there is some, or nothing before the deadline. */
+    YB_WIRE_NODE_TYPE_LEAVE = 111, /* The sender does not want items of its gets or pins any more. Body: `leaves`. No reply body. What waits for a load leaves it, and is answered CANCELLED; the last one out cancels the load. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -291,6 +294,53 @@ yb_wire_get_item_at(const struct yb_wire_get_item_list *list, uint32_t index, st
     }
 }
 
+/* An item of a get or pin that nobody wants any more. */
+enum {
+    YB_WIRE_LEAVE_BYTES = 16,
+    YB_WIRE_LEAVE_AT_TICKET = 0,
+    YB_WIRE_LEAVE_AT_ITEM = 8,
+    YB_WIRE_LEAVE_AT_RESERVED = 12,
+};
+
+struct yb_wire_leave {
+    uint64_t ticket; /* Of the request. */
+    uint32_t item; /* Its place in the request; LEAVE_ALL: every one. */
+};
+
+/* Move the fixed part between bytes and struct, without any check. */
+static inline void
+yb_wire_leave_load(const uint8_t *bytes, struct yb_wire_leave *out)
+{
+    out->ticket = yb_wire_get_u64(bytes + 0);
+    out->item = yb_wire_get_u32(bytes + 8);
+}
+
+static inline void
+yb_wire_leave_store(const struct yb_wire_leave *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->ticket);
+    yb_wire_put_u32(bytes + 8, value->item);
+    memset(bytes + 12, 0, 4);
+}
+
+/* A list of leave. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
+struct yb_wire_leave_list {
+    uint32_t count;
+    const uint8_t *wire;
+    const struct yb_wire_leave *native;
+};
+
+/* Copy item `index`, which must be below `count`, out of a list. */
+static inline void
+yb_wire_leave_at(const struct yb_wire_leave_list *list, uint32_t index, struct yb_wire_leave *out)
+{
+    if (list->native != NULL) {
+        *out = list->native[index];
+    } else {
+        yb_wire_leave_load(list->wire + (size_t)index * YB_WIRE_LEAVE_BYTES, out);
+    }
+}
+
 /* What became of one item. Its bytes follow if `status` is OK. */
 enum {
     YB_WIRE_GET_ANSWER_BYTES = 32,
@@ -307,7 +357,7 @@ struct yb_wire_get_answer {
     uint64_t bytes; /* That follow for this item. */
     uint64_t grant; /* Of the block. */
     /* OK; NOT_FOUND; STALE (another grant is here); NOT_READY (not granted yet); TOO_SMALL;
-     * CORRUPT; FENCED (no lease). */
+     * CORRUPT; CANCELLED (its sender has left it); FENCED (no lease). */
     int32_t status;
     uint16_t flags; /* `block_flag` of the directory's table. */
 };
@@ -966,18 +1016,20 @@ YB_CHECKED enum yb_status yb_wire_put_answers_decode(const uint8_t *bytes, size_
 
 /* Blocks to read. */
 enum {
-    YB_WIRE_GET_BYTES = 16,
-    YB_WIRE_GET_BYTES_MAX = 1245200,
+    YB_WIRE_GET_BYTES = 24,
+    YB_WIRE_GET_BYTES_MAX = 1245208,
     YB_WIRE_GET_ITEMS_MAX = 4096,
     YB_WIRE_GET_KEYS_MAX = 1048576,
-    YB_WIRE_GET_AT_DURATION_MS = 0,
-    YB_WIRE_GET_AT_ITEMS = 4,
-    YB_WIRE_GET_AT_KEYS = 8,
-    YB_WIRE_GET_AT_BORROW = 12,
-    YB_WIRE_GET_AT_RESERVED = 13,
+    YB_WIRE_GET_AT_TICKET = 0,
+    YB_WIRE_GET_AT_DURATION_MS = 8,
+    YB_WIRE_GET_AT_ITEMS = 12,
+    YB_WIRE_GET_AT_KEYS = 16,
+    YB_WIRE_GET_AT_BORROW = 20,
+    YB_WIRE_GET_AT_RESERVED = 21,
 };
 
 struct yb_wire_get {
+    uint64_t ticket; /* By which its sender may leave it; 0: it never will. */
     uint32_t duration_ms; /* In a pin: for how long. */
     struct yb_wire_get_item_list items; /* In the order of the answers. */
     struct yb_wire_blob keys; /* Their keys, one behind the other. */
@@ -996,6 +1048,30 @@ YB_CHECKED enum yb_status yb_wire_get_encode(const struct yb_wire_get *value, ui
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_get_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_get *out, struct yb_wire_error *error);
+
+/* Items that nobody wants any more. Unknown ones are no error: they were answered. */
+enum {
+    YB_WIRE_LEAVES_BYTES = 8,
+    YB_WIRE_LEAVES_BYTES_MAX = 16392,
+    YB_WIRE_LEAVES_ITEMS_MAX = 1024,
+    YB_WIRE_LEAVES_AT_ITEMS = 0,
+    YB_WIRE_LEAVES_AT_RESERVED = 4,
+};
+
+struct yb_wire_leaves {
+    struct yb_wire_leave_list items; /* In any order. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_leaves_size(const struct yb_wire_leaves *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_leaves_encode(const struct yb_wire_leaves *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_leaves_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_leaves *out, struct yb_wire_error *error);
 
 /* One answer for each item, in the same order. */
 enum {
