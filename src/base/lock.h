@@ -23,6 +23,7 @@
     X(COMPAT_STORE, 10) /* compat/store_internal.h: who is inside, segments, ranges, sessions */ \
     X(COMPAT_ENGINE, 12) /* compat/engine_internal.h: ranges, peers by name, batches by number */ \
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
+    X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \

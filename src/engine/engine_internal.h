@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine_internal.h -- what the files of the engine share.
+ *
+ *     engine.c   life, asking, reading, numbers
+ *     step.c     the thread that computes: admission, steps, what is kept
+ *     load.c     lookup and loads, on a loader
+ *     pull.c     blocks from the engine that holds a request, on a loader
+ *     keep.c     stores, on a storer
+ *     jobs.c     loaders and storers: threads with a queue
+ *
+ * Who touches a request: its blocks and counters belong to the thread that computes, but for the
+ * range of blocks that a load, a pull or a store was given, until that has ended. All states change
+ * under the engine's lock; bytes are moved and compared without it.
+ */
+#ifndef YB_ENGINE_ENGINE_INTERNAL_H
+#define YB_ENGINE_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "engine/engine.h"
+#include "engine/kv_pool.h"
+#include "engine/plan.h"
+
+#define YB_ENGINE_MAGIC         0x656e676eu
+#define YB_ENGINE_REQUEST_MAGIC 0x65726571u
+#define YB_ENGINE_LOADERS       8u
+#define YB_ENGINE_STORERS       4u
+#define YB_ENGINE_STORES_MAX    256u /* Waiting or running. */
+#define YB_ENGINE_PART_KEY_MAX  (YB_KV_KEY_BYTES + 1u)
+
+enum yb_engine_state {
+    YB_ENGINE_WAITING,
+    YB_ENGINE_PROMPT,
+    YB_ENGINE_RUNNING,
+    YB_ENGINE_HELD,
+    YB_ENGINE_ENDED,
+};
+
+enum yb_engine_load {
+    YB_ENGINE_LOAD_NONE,
+    YB_ENGINE_LOAD_LOOKING, /* It is not known yet what there is. */
+    YB_ENGINE_LOAD_COMING,  /* `parts_ready` parts of it are there. */
+    YB_ENGINE_LOAD_DONE,
+    YB_ENGINE_LOAD_SHORT, /* Some of what was found did not come, while computing relied on it. */
+};
+
+struct yb_engine_job {
+    struct yb_engine_job *next;
+    void (*run)(struct yb_engine_job *job);
+};
+
+struct yb_engine_jobs {
+    struct yb_engine *engine;
+    pthread_t threads[YB_ENGINE_LOADERS];
+    uint32_t thread_count;
+    struct yb_engine_job *first;
+    struct yb_engine_job **last;
+    pthread_cond_t more;
+};
+
+struct yb_engine_request {
+    uint32_t magic;
+    uint32_t references;
+    struct yb_engine *engine;
+    struct yb_engine_request *next; /* Of the engine's, the oldest first. */
+    enum yb_engine_state state;
+    bool cancelled;
+    bool keep;
+    bool busy; /* A loader has it. */
+    uint32_t work_class;
+    struct yb_id trace_id;
+    uint64_t parent_span;
+    uint32_t reuse_tokens;
+
+    uint32_t *tokens; /* The prompt and the answer. */
+    uint32_t prompt_tokens;
+    uint32_t answer_max;
+    uint32_t answered;
+    uint8_t answer_key[YB_KV_KEY_BYTES]; /* What the answer follows from. */
+    uint8_t (*keys)[YB_KV_KEY_BYTES];    /* Of whole blocks, as far as there are tokens. */
+    uint32_t key_count;
+
+    struct yb_kv_pool_block **blocks;
+    uint32_t block_count; /* That it uses now ... */
+    uint32_t block_max;   /* ... and that are reserved for it. */
+    uint32_t done_tokens; /* Of the prompt: reused or computed. */
+
+    struct yb_engine_job job; /* Its load, or pull. */
+    enum yb_engine_load load;
+    uint32_t load_first; /* Blocks that are loaded. */
+    uint32_t load_count;
+    uint32_t parts_ready;
+    uint64_t load_begun_ns;
+
+    struct yb_engine_handover from;
+    uint64_t *addresses; /* Of `from`, or of what is held. */
+    uint64_t ticket;     /* HELD: what releases it. */
+    uint64_t expires_ns;
+
+    struct yb_engine_outcome outcome;
+};
+
+struct yb_engine {
+    uint32_t magic;
+    struct yb_engine_options options;
+    char model[YB_ENGINE_MODEL_BYTES];
+    const struct yb_clock *clock;
+    uint64_t part_bytes;
+    uint8_t *memory; /* Of the pool: slot by slot. */
+    pthread_t thread;
+    bool thread_runs;
+
+    struct yb_lock lock;    /* Rank STANDIN; all below. */
+    pthread_cond_t changed; /* Anything that somebody may wait for. */
+    pthread_cond_t stopped; /* `stops`, for the thread that computes. */
+    bool stops;
+    struct yb_kv_pool *pool;
+    uint32_t reserved; /* Blocks, by all requests. */
+    struct yb_engine_request *first;
+    struct yb_engine_request **last;
+    uint32_t waiting; /* Of them. */
+    uint32_t stores;
+    struct yb_engine_jobs loaders;
+    struct yb_engine_jobs storers;
+    struct yb_engine_info sums; /* The counters of it. */
+};
+
+static inline uint64_t
+yb_engine_now(const struct yb_engine *engine)
+{
+    return yb_clock_now(engine->clock);
+}
+
+static inline uint32_t
+yb_engine_blocks_of(const struct yb_engine *engine, uint32_t tokens)
+{
+    return (tokens + engine->options.block_tokens - 1) / engine->options.block_tokens;
+}
+
+static inline uint8_t *
+yb_engine_bytes(const struct yb_engine *engine, const struct yb_kv_pool_block *block, uint32_t part)
+{
+    return engine->memory + (uint64_t)block->slot * engine->options.block_bytes +
+           part * engine->part_bytes;
+}
+
+/* ---- engine.c ---- */
+
+/* One user of the request less; the last one frees it. Lock held. */
+void yb_engine_forget_locked(struct yb_engine_request *request);
+
+/* Write a part's key in the store; returns its length. */
+uint32_t yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES],
+                            uint32_t part, uint8_t out[YB_ENGINE_PART_KEY_MAX]);
+
+/* The call for a question to the store about that request. */
+struct yb_client_call yb_engine_call(const struct yb_engine_request *request, uint64_t timeout_ns);
+
+/* Compare a part's bytes, and count. */
+bool yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+                      const struct yb_kv_pool_block *block, struct yb_engine_outcome *outcome);
+
+/* ---- step.c ---- */
+
+void *yb_engine_compute(void *engine);
+
+/* The prompt has its first token, wherever it was computed. Lock held. */
+void yb_engine_first_token_locked(struct yb_engine_request *request);
+
+/* ---- load.c, pull.c ---- */
+
+/* Look into the engine's own memory, and begin to load what is behind. Lock held. */
+void yb_engine_load_locked(struct yb_engine_request *request);
+/* Begin to pull a request's blocks from where it was computed. Lock held. */
+void yb_engine_pull_locked(struct yb_engine_request *request);
+
+/* Give blocks back from `count` on. Lock held. */
+void yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count);
+
+/* ---- keep.c ---- */
+
+/* A store of blocks that are about to be computed. */
+struct yb_engine_store;
+
+/* Prepare to store blocks [first, first + count) of the request; NULL: there is no store, or too
+ * many wait already. Lock held. */
+struct yb_engine_store *yb_engine_store_locked(struct yb_engine_request *request, uint32_t first,
+                                               uint32_t count);
+/* So many parts of them are computed. With fewer than all and `over`, no more will be. Lock held.
+ */
+void yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, bool over);
+
+/* ---- jobs.c ---- */
+
+YB_CHECKED enum yb_status yb_engine_jobs_start(struct yb_engine_jobs *jobs,
+                                               struct yb_engine *engine, uint32_t threads);
+/* Join the threads; jobs that wait are run first. The engine stops. */
+void yb_engine_jobs_stop(struct yb_engine_jobs *jobs);
+void yb_engine_jobs_add_locked(struct yb_engine_jobs *jobs, struct yb_engine_job *job);
+
+#endif /* YB_ENGINE_ENGINE_INTERNAL_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan.h"
+
+static uint32_t
+oldest_ready(const struct yb_engine_plan_state *state)
+{
+    for (uint32_t i = 0; i < state->prompt_count; i++) {
+        if (!state->prompts[i].waits) {
+            return i;
+        }
+    }
+    return YB_ENGINE_PLAN_NONE;
+}
+
+struct yb_engine_plan
+yb_engine_plan_next(const struct yb_engine_plan_state *state)
+{
+    struct yb_engine_plan plan = {.prompt = oldest_ready(state), .decode = state->running > 0};
+    double prefill_ns = 0;
+    double step_ns = 0;
+
+    if (plan.prompt != YB_ENGINE_PLAN_NONE) {
+        const struct yb_engine_plan_prompt *prompt = &state->prompts[plan.prompt];
+        uint32_t left = prompt->tokens - prompt->done_tokens;
+
+        plan.tokens = left < state->chunk_tokens ? left : state->chunk_tokens;
+        prefill_ns = yb_sched_prefill_ns(state->cost, prompt->done_tokens + plan.tokens,
+                                         prompt->done_tokens);
+    }
+    if (plan.decode) {
+        step_ns = yb_sched_step_ns(state->cost, state->running, state->context_tokens);
+    }
+    if (state->mode == YB_SCHED_MODE_TIME_SLICED && plan.decode &&
+        plan.prompt != YB_ENGINE_PLAN_NONE) {
+        if (state->slack_ns > prefill_ns) {
+            plan.decode = false;
+            step_ns = 0;
+        } else {
+            plan.prompt = YB_ENGINE_PLAN_NONE;
+            plan.tokens = 0;
+            prefill_ns = 0;
+        }
+    }
+    plan.ns = prefill_ns + step_ns;
+    return plan;
+}

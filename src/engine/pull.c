@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A prompt that another engine has computed: its blocks are read from that engine's memory, all
+ * their bytes are compared, and the answer goes on behind the first token.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "engine/engine_internal.h"
+
+/* A pull, while a loader is at it. */
+struct pull {
+    struct yb_engine *engine;
+    struct yb_engine_request *request;
+    uint32_t first; /* Blocks before it are here already. */
+    uint32_t blocks;
+    struct yb_transfer_item *items;
+};
+
+/* Take memory for the blocks that are not here. Lock held. */
+static void
+place(struct pull *pull)
+{
+    struct yb_engine *engine = pull->engine;
+    struct yb_engine_request *request = pull->request;
+
+    for (uint32_t i = 0; i < pull->blocks; i++) {
+        struct yb_kv_pool_block *block = yb_kv_pool_take(engine->pool);
+
+        YB_ASSERT(block != NULL); /* N3 */
+        request->blocks[request->block_count++] = block;
+        pull->items[i] = (struct yb_transfer_item){
+            .op = YB_TRANSFER_READ,
+            .local = yb_engine_bytes(engine, block, 0),
+            .length = engine->options.block_bytes,
+            .remote = YB_TRANSFER_BY_ADDRESS,
+            .remote_offset = request->from.addresses[pull->first + i],
+        };
+    }
+}
+
+/* Read them, and tell the holder. */
+static enum yb_status
+read_blocks(struct pull *pull)
+{
+    struct yb_engine *engine = pull->engine;
+    struct yb_transfer *transfer = engine->options.transfer;
+    const struct yb_engine_request *request = pull->request;
+    const struct yb_transfer_batch_options options = {
+        .struct_bytes = sizeof(options),
+        .timeout_ns = engine->options.load_timeout_ns,
+        .work_class = request->work_class,
+        .trace_id = request->trace_id,
+        .parent_span = request->parent_span,
+        .notify = &request->from.ticket,
+        .notify_bytes = sizeof(request->from.ticket),
+    };
+    struct yb_transfer_batch_status ended = {.status = YB_IN_PROGRESS};
+    yb_transfer_peer peer;
+    yb_transfer_batch batch;
+    enum yb_status status = yb_transfer_open(transfer, request->from.address, &peer);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    status = yb_transfer_submit(transfer, peer, pull->items, pull->blocks, &options, &batch);
+    if (status == YB_OK) {
+        while (yb_transfer_wait(transfer, batch, options.timeout_ns) == YB_TIMED_OUT) {
+        }
+        status = yb_transfer_poll(transfer, batch, &ended, NULL, 0);
+        status = status == YB_OK ? ended.status : status;
+        (void)!yb_transfer_release(transfer, batch);
+    }
+    (void)!yb_transfer_close(transfer, peer);
+    return status;
+}
+
+/* N2 */
+static bool
+verify(struct pull *pull)
+{
+    struct yb_engine *engine = pull->engine;
+    struct yb_engine_request *request = pull->request;
+    bool right =
+        request->from.first_token == yb_kv_token(request->answer_key, 0, YB_ENGINE_VOCABULARY);
+
+    for (uint32_t i = pull->first; i < pull->first + pull->blocks; i++) {
+        const uint8_t *key = i < request->key_count ? request->keys[i] : request->answer_key;
+
+        for (uint32_t part = 0; part < engine->options.parts; part++) {
+            right =
+                yb_engine_verify(engine, key, part, request->blocks[i], &request->outcome) && right;
+        }
+    }
+    return right;
+}
+
+/* Lock held. */
+static void
+settle(struct pull *pull, enum yb_status status)
+{
+    struct yb_engine *engine = pull->engine;
+    struct yb_engine_request *request = pull->request;
+    uint64_t now = yb_engine_now(engine);
+
+    request->busy = false;
+    request->outcome.load_ns = now - request->load_begun_ns;
+    if (request->cancelled || engine->stops) {
+        return;
+    }
+    if (status != YB_OK) {
+        /* It cannot be had there any more: load and compute it, like any other. */
+        engine->sums.load_failures++;
+        yb_engine_shorten_locked(request, 0);
+        request->load = YB_ENGINE_LOAD_NONE;
+        request->from.block_count = 0;
+        yb_engine_load_locked(request);
+        (void)pthread_cond_broadcast(&engine->changed);
+        return;
+    }
+    for (uint32_t i = pull->first; i < request->key_count; i++) {
+        request->blocks[i] = yb_kv_pool_publish(engine->pool, request->blocks[i], request->keys[i],
+                                                i > 0 ? request->blocks[i - 1] : NULL, now);
+    }
+    request->outcome.device_tokens = pull->first * engine->options.block_tokens;
+    request->outcome.pulled_tokens = request->prompt_tokens - request->outcome.device_tokens;
+    request->outcome.pulled_bytes = (uint64_t)pull->blocks * engine->options.block_bytes;
+    request->done_tokens = request->prompt_tokens;
+    request->load = YB_ENGINE_LOAD_DONE;
+    yb_engine_first_token_locked(request);
+}
+
+static void
+run_pull(struct yb_engine_job *job)
+{
+    struct yb_engine_request *request =
+        (struct yb_engine_request *)((uint8_t *)job - offsetof(struct yb_engine_request, job));
+    struct pull pull = {
+        .engine = request->engine,
+        .request = request,
+        .first = request->block_count,
+        .blocks = request->from.block_count - request->block_count,
+    };
+    enum yb_status status = YB_NO_MEMORY;
+
+    pull.items = calloc(pull.blocks + 1, sizeof(struct yb_transfer_item));
+    if (pull.items != NULL) {
+        yb_lock_acquire(&pull.engine->lock);
+        place(&pull);
+        yb_lock_release(&pull.engine->lock);
+        status = read_blocks(&pull);
+    }
+    if (status == YB_OK && !verify(&pull)) {
+        status = YB_CORRUPT;
+    }
+    yb_lock_acquire(&pull.engine->lock);
+    settle(&pull, status);
+    yb_lock_release(&pull.engine->lock);
+    free(pull.items);
+}
+
+void
+yb_engine_pull_locked(struct yb_engine_request *request)
+{
+    struct yb_engine *engine = request->engine;
+    uint64_t now = yb_engine_now(engine);
+
+    yb_lock_assert_held(&engine->lock);
+    while (request->block_count < request->key_count) {
+        struct yb_kv_pool_block *block =
+            yb_kv_pool_find(engine->pool, request->keys[request->block_count], now);
+
+        if (block == NULL) {
+            break;
+        }
+        request->blocks[request->block_count++] = block;
+    }
+    request->load = YB_ENGINE_LOAD_LOOKING;
+    request->load_begun_ns = now;
+    request->busy = true;
+    request->job.run = run_pull;
+    yb_engine_jobs_add_locked(&engine->loaders, &request->job);
+}

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "base/cpus.h"
+#include "engine/engine_internal.h"
+
+#define IDLE_NS   (10 * YB_NS_PER_MS)
+#define LOOK_NS   (50 * YB_NS_PER_MS)
+#define STEPS_MAX 4096u /* Prompts and running requests that a step looks at. */
+
+/* One step, while it is computed. */
+struct step {
+    struct yb_engine *engine;
+    struct yb_engine_plan plan;
+    struct yb_engine_request *prompt; /* NULL: none. */
+    struct yb_engine_store *store;    /* Of the blocks that it completes; NULL: none. */
+    uint32_t first;                   /* Those: [first, full). */
+    uint32_t full;
+    uint64_t begun_ns;
+    uint64_t stall_ns;
+};
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+void
+yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count)
+{
+    struct yb_engine *engine = request->engine;
+
+    yb_lock_assert_held(&engine->lock);
+    while (request->block_count > count) {
+        yb_kv_pool_put_back(engine->pool, request->blocks[--request->block_count]);
+    }
+}
+
+static void
+unlink_request(struct yb_engine *engine, struct yb_engine_request *request)
+{
+    struct yb_engine_request **place = &engine->first;
+
+    while (*place != request) {
+        place = &(*place)->next;
+    }
+    *place = request->next;
+    if (engine->last == &request->next) {
+        engine->last = place;
+    }
+}
+
+static void
+add_outcome(struct yb_engine *engine, const struct yb_engine_request *request)
+{
+    const struct yb_engine_outcome *outcome = &request->outcome;
+    struct yb_engine_info *sums = &engine->sums;
+    uint32_t reused = outcome->device_tokens + outcome->loaded_tokens + outcome->pulled_tokens;
+
+    sums->ended++;
+    sums->failed += outcome->status != YB_OK;
+    sums->prompt_tokens += outcome->prompt_tokens;
+    sums->device_tokens += outcome->device_tokens;
+    sums->loaded_tokens += outcome->loaded_tokens;
+    sums->pulled_tokens += outcome->pulled_tokens;
+    sums->computed_tokens += request->done_tokens > reused ? request->done_tokens - reused : 0;
+    sums->answer_tokens += outcome->answer_tokens;
+    sums->pulled_bytes += outcome->pulled_bytes;
+    for (uint32_t i = 0; i <= YB_CLIENT_TIER_OBJECT; i++) {
+        sums->tier_bytes[i] += outcome->tier_bytes[i];
+    }
+    sums->compute_ns += outcome->compute_ns;
+    sums->stall_ns += outcome->stall_ns;
+    sums->load_ns += outcome->load_ns;
+    sums->predicted_ns += outcome->predicted_ns;
+}
+
+/* The asker learns how it ended. What it uses stays: see leave(). */
+static void
+conclude(struct yb_engine_request *request, enum yb_status status, const char *why)
+{
+    struct yb_engine_outcome *outcome = &request->outcome;
+
+    outcome->status = status;
+    outcome->answer_tokens = request->answered;
+    outcome->last_ns = yb_engine_now(request->engine);
+    (void)snprintf(outcome->why, sizeof(outcome->why), "%s", why);
+    add_outcome(request->engine, request);
+    (void)pthread_cond_broadcast(&request->engine->changed);
+}
+
+/* It uses nothing any more. */
+static void
+leave(struct yb_engine_request *request)
+{
+    struct yb_engine *engine = request->engine;
+
+    YB_ASSERT(!request->busy);
+    if (request->state == YB_ENGINE_WAITING) {
+        engine->waiting--;
+    } else {
+        engine->reserved -= request->block_max;
+    }
+    yb_engine_shorten_locked(request, 0);
+    request->state = YB_ENGINE_ENDED;
+    unlink_request(engine, request);
+    yb_engine_forget_locked(request);
+}
+
+static void
+end(struct yb_engine_request *request, enum yb_status status, const char *why)
+{
+    conclude(request, status, why);
+    leave(request);
+}
+
+/* End what was cancelled or has expired; nobody else may be at work on it. */
+static void
+reap(struct yb_engine *engine)
+{
+    struct yb_engine_request *next;
+    uint64_t now = yb_engine_now(engine);
+
+    for (struct yb_engine_request *request = engine->first; request != NULL; request = next) {
+        next = request->next;
+        if (request->state == YB_ENGINE_HELD) {
+            if (now >= request->expires_ns || engine->stops) {
+                leave(request);
+            }
+        } else if (!request->busy && engine->stops) {
+            end(request, YB_CLOSED, "the engine stops");
+        } else if (!request->busy && request->cancelled) {
+            end(request, YB_CANCELLED, "it was given up");
+        }
+    }
+}
+
+/* Whoever pulled what is kept here says so: it can go. */
+static void
+take_notifications(struct yb_engine *engine)
+{
+    static _Thread_local struct yb_transfer_notification note;
+
+    while (yb_transfer_next_notification(engine->options.transfer, &note) == YB_OK) {
+        uint64_t ticket;
+
+        if (note.bytes != sizeof(ticket)) {
+            continue;
+        }
+        memcpy(&ticket, note.payload, sizeof(ticket));
+        for (struct yb_engine_request *request = engine->first; request != NULL;
+             request = request->next) {
+            if (request->state == YB_ENGINE_HELD && request->ticket == ticket) {
+                leave(request);
+                break;
+            }
+        }
+    }
+}
+
+/* ---- admission ------------------------------------------------------------------------------- */
+
+/* N3: in the order in which they came, so that a large one is not passed by for ever. */
+static void
+admit(struct yb_engine *engine)
+{
+    uint32_t slots = yb_kv_pool_info(engine->pool).slots;
+    uint32_t active = 0;
+
+    for (struct yb_engine_request *request = engine->first; request != NULL;
+         request = request->next) {
+        if (request->state == YB_ENGINE_PROMPT || request->state == YB_ENGINE_RUNNING) {
+            active++;
+            continue;
+        }
+        if (request->state != YB_ENGINE_WAITING) {
+            continue;
+        }
+        if (active >= engine->options.running_max ||
+            request->block_max > slots - (engine->reserved < slots ? engine->reserved : slots)) {
+            return;
+        }
+        active++;
+        engine->waiting--;
+        engine->reserved += request->block_max;
+        request->state = YB_ENGINE_PROMPT;
+        request->outcome.begun_ns = yb_engine_now(engine);
+        if (request->from.block_count > 0) {
+            yb_engine_pull_locked(request);
+        } else {
+            yb_engine_load_locked(request);
+        }
+    }
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void
+keep(struct yb_engine_request *request)
+{
+    struct yb_engine *engine = request->engine;
+
+    for (uint32_t i = 0; i < request->block_count; i++) {
+        request->addresses[i] = (uintptr_t)yb_engine_bytes(engine, request->blocks[i], 0);
+    }
+    if (getrandom(&request->ticket, sizeof(request->ticket), 0) != sizeof(request->ticket)) {
+        end(request, YB_IO, "the kernel has no randomness");
+        return;
+    }
+    request->expires_ns = yb_engine_now(engine) + engine->options.held_ns;
+    request->state = YB_ENGINE_HELD;
+    conclude(request, YB_OK, "");
+}
+
+/* Append one token of the answer, and end with the last. */
+static void
+answer(struct yb_engine_request *request)
+{
+    struct yb_engine *engine = request->engine;
+
+    request->tokens[request->prompt_tokens + request->answered] =
+        yb_kv_token(request->answer_key, request->answered, YB_ENGINE_VOCABULARY);
+    request->answered++;
+    (void)pthread_cond_broadcast(&engine->changed);
+    if (request->answered == request->answer_max) {
+        end(request, YB_OK, "");
+    }
+}
+
+void
+yb_engine_first_token_locked(struct yb_engine_request *request)
+{
+    yb_lock_assert_held(&request->engine->lock);
+    request->outcome.first_ns = yb_engine_now(request->engine);
+    request->state = YB_ENGINE_RUNNING;
+    if (request->keep) {
+        request->answer_max = 2; /* The second one is another engine's. */
+        answer(request);
+        keep(request);
+    } else {
+        answer(request);
+    }
+}
+
+/* ---- computing ------------------------------------------------------------------------------- */
+
+/* Computing takes until then; a stop cuts it short. */
+static void
+sleep_until(struct yb_engine *engine, uint64_t until_ns)
+{
+    uint64_t now = yb_engine_now(engine);
+
+    yb_lock_acquire(&engine->lock);
+    while (until_ns > now && !engine->stops) {
+        (void)yb_lock_wait(&engine->lock, &engine->stopped, until_ns - now);
+        now = yb_engine_now(engine);
+    }
+    yb_lock_release(&engine->lock);
+}
+
+static void
+take_blocks(struct yb_engine_request *request, uint32_t tokens)
+{
+    uint32_t wanted = yb_engine_blocks_of(request->engine, tokens);
+
+    YB_ASSERT(wanted <= request->block_max);
+    while (request->block_count < wanted) {
+        struct yb_kv_pool_block *block = yb_kv_pool_take(request->engine->pool);
+
+        YB_ASSERT(block != NULL); /* N3 */
+        request->blocks[request->block_count++] = block;
+    }
+}
+
+/* What is whole now can be found. */
+static void
+publish(struct yb_engine_request *request, uint32_t first, uint32_t end_block)
+{
+    struct yb_engine *engine = request->engine;
+    uint64_t now = yb_engine_now(engine);
+
+    for (uint32_t i = first; i < end_block; i++) {
+        request->blocks[i] = yb_kv_pool_publish(engine->pool, request->blocks[i], request->keys[i],
+                                                i > 0 ? request->blocks[i - 1] : NULL, now);
+    }
+}
+
+/* Wait until the load has brought `part`, and with the last one, has ended. False: it has come
+ * short, or nobody wants it any more. */
+static bool
+await_part(struct step *step, uint32_t part)
+{
+    struct yb_engine *engine = step->engine;
+    const struct yb_engine_request *request = step->prompt;
+    bool last = part + 1 == engine->options.parts;
+    uint64_t begun = yb_engine_now(engine);
+    bool there;
+
+    yb_lock_acquire(&engine->lock);
+    while (request->load == YB_ENGINE_LOAD_COMING && (last || request->parts_ready <= part) &&
+           !engine->stops && !request->cancelled) {
+        (void)yb_lock_wait(&engine->lock, &engine->changed, LOOK_NS);
+    }
+    there = request->load != YB_ENGINE_LOAD_SHORT && !engine->stops && !request->cancelled;
+    step->stall_ns += yb_engine_now(engine) - begun;
+    yb_lock_release(&engine->lock);
+    return there;
+}
+
+/* The bytes that computing this part brings forth. */
+static void
+fill_part(const struct step *step, uint32_t part)
+{
+    const struct yb_engine *engine = step->engine;
+    const struct yb_engine_request *request = step->prompt;
+    uint32_t end_tokens = request->done_tokens + step->plan.tokens;
+
+    for (uint32_t i = step->first; i < step->full; i++) {
+        yb_kv_fill(request->keys[i], part, yb_engine_bytes(engine, request->blocks[i], part),
+                   engine->part_bytes);
+    }
+    if (request->keep && end_tokens == request->prompt_tokens &&
+        end_tokens % engine->options.block_tokens != 0) {
+        yb_kv_fill(request->answer_key, part,
+                   yb_engine_bytes(engine, request->blocks[step->full], part), engine->part_bytes);
+    }
+}
+
+/* Compute the step, part by part; the lock is free meanwhile. False: what it relied on did not come
+ * (the prompt's piece is void). */
+static bool
+compute_parts(struct step *step)
+{
+    struct yb_engine *engine = step->engine;
+    uint32_t parts = engine->options.parts;
+    double part_ns = step->plan.ns * engine->options.time_scale / parts;
+
+    for (uint32_t part = 0; part < parts; part++) {
+        if (step->prompt != NULL && !await_part(step, part)) {
+            return false;
+        }
+        if (step->prompt != NULL) {
+            fill_part(step, part);
+        }
+        sleep_until(engine, step->begun_ns + step->stall_ns + (uint64_t)(part_ns * (part + 1)));
+        if (step->store != NULL) {
+            yb_lock_acquire(&engine->lock);
+            yb_engine_store_filled_locked(step->store, part + 1, false);
+            yb_lock_release(&engine->lock);
+        }
+    }
+    return true;
+}
+
+/* The load came short: go on from what there is of it. */
+static void
+fall_back(struct step *step)
+{
+    struct yb_engine_request *request = step->prompt;
+
+    if (step->store != NULL) {
+        yb_engine_store_filled_locked(step->store, 0, true);
+    }
+    if (request->load == YB_ENGINE_LOAD_SHORT) {
+        yb_engine_shorten_locked(request, request->load_first + request->load_count);
+        request->done_tokens = request->block_count * step->engine->options.block_tokens;
+        request->load = YB_ENGINE_LOAD_DONE;
+    }
+}
+
+/* A token for each running request, and what that makes whole: the answer's KV, as far as steps
+ * have read it, is a prefix of the next turn. */
+static void
+decode_one(struct yb_engine_request *request)
+{
+    struct yb_engine *engine = request->engine;
+    uint32_t block_tokens = engine->options.block_tokens;
+    uint32_t covered = request->prompt_tokens + request->answered;
+    uint32_t full = covered / block_tokens;
+    struct yb_engine_store *store;
+
+    take_blocks(request, covered);
+    if (covered % block_tokens == 0) {
+        request->key_count = yb_key_chain(request->tokens, covered, block_tokens, engine->model,
+                                          request->keys, request->block_max);
+        store = yb_engine_store_locked(request, full - 1, 1);
+        yb_lock_release(&engine->lock);
+        for (uint32_t part = 0; part < engine->options.parts; part++) {
+            yb_kv_fill(request->keys[full - 1], part,
+                       yb_engine_bytes(engine, request->blocks[full - 1], part),
+                       engine->part_bytes);
+        }
+        yb_lock_acquire(&engine->lock);
+        publish(request, full - 1, full);
+        if (store != NULL) {
+            yb_engine_store_filled_locked(store, engine->options.parts, true);
+        }
+    }
+    answer(request);
+}
+
+static void
+end_step(struct step *step, bool whole)
+{
+    struct yb_engine *engine = step->engine;
+    struct yb_engine_request *prompt = step->prompt;
+    struct yb_engine_request *next;
+
+    engine->sums.steps++;
+    for (struct yb_engine_request *request = step->plan.decode ? engine->first : NULL;
+         request != NULL; request = next) {
+        next = request->next;
+        if (request->state == YB_ENGINE_RUNNING) {
+            decode_one(request); /* Others only add to the list's end meanwhile. */
+        }
+    }
+    if (prompt == NULL) {
+        return;
+    }
+    prompt->outcome.stall_ns += step->stall_ns;
+    prompt->outcome.compute_ns += yb_engine_now(engine) - step->begun_ns - step->stall_ns;
+    if (!whole) {
+        fall_back(step);
+        return;
+    }
+    publish(prompt, step->first, step->full);
+    if (step->store != NULL) {
+        yb_engine_store_filled_locked(step->store, engine->options.parts, true);
+    }
+    prompt->done_tokens += step->plan.tokens;
+    if (prompt->done_tokens == prompt->prompt_tokens) {
+        yb_engine_first_token_locked(prompt);
+    }
+}
+
+static void
+run_step(struct step *step)
+{
+    struct yb_engine *engine = step->engine;
+    struct yb_engine_request *prompt = step->prompt;
+    bool whole;
+
+    if (prompt != NULL) {
+        uint32_t block_tokens = engine->options.block_tokens;
+
+        step->first = prompt->done_tokens / block_tokens;
+        step->full = (prompt->done_tokens + step->plan.tokens) / block_tokens;
+        take_blocks(prompt, prompt->done_tokens + step->plan.tokens);
+        step->store = yb_engine_store_locked(prompt, step->first, step->full - step->first);
+    }
+    step->begun_ns = yb_engine_now(engine);
+    yb_lock_release(&engine->lock);
+    whole = compute_parts(step);
+    yb_lock_acquire(&engine->lock);
+    end_step(step, whole);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Decide on the next step; false: there is nothing to compute. */
+static bool
+plan_step(struct yb_engine *engine, struct step *step_out)
+{
+    static _Thread_local struct yb_engine_plan_prompt prompts[STEPS_MAX];
+    static _Thread_local struct yb_engine_request *requests[STEPS_MAX];
+    struct yb_engine_plan_state state = {
+        .cost = &engine->options.cost,
+        .mode = engine->options.mode,
+        .chunk_tokens = engine->options.chunk_tokens,
+        .prompts = prompts,
+        .slack_ns = 1e18,
+    };
+    uint64_t now = yb_engine_now(engine);
+
+    for (struct yb_engine_request *request = engine->first; request != NULL;
+         request = request->next) {
+        if (request->state == YB_ENGINE_PROMPT && !request->cancelled &&
+            state.prompt_count < STEPS_MAX) {
+            requests[state.prompt_count] = request;
+            prompts[state.prompt_count++] = (struct yb_engine_plan_prompt){
+                .done_tokens = request->done_tokens,
+                .tokens = request->prompt_tokens,
+                .waits = request->load == YB_ENGINE_LOAD_LOOKING ||
+                         (request->load == YB_ENGINE_LOAD_COMING && request->parts_ready == 0),
+            };
+        } else if (request->state == YB_ENGINE_RUNNING) {
+            double due = (double)request->outcome.first_ns +
+                         (double)request->answered * (double)engine->options.tpot_slo_ns;
+            double slack = (due - (double)now) / engine->options.time_scale;
+
+            state.slack_ns = slack < state.slack_ns ? slack : state.slack_ns;
+            state.running++;
+            state.context_tokens += request->prompt_tokens + request->answered;
+        }
+    }
+    *step_out = (struct step){.engine = engine, .plan = yb_engine_plan_next(&state)};
+    if (step_out->plan.prompt != YB_ENGINE_PLAN_NONE) {
+        step_out->prompt = requests[step_out->plan.prompt];
+    }
+    return step_out->prompt != NULL || step_out->plan.decode;
+}
+
+void *
+yb_engine_compute(void *context)
+{
+    struct yb_engine *engine = context;
+    struct step step;
+
+    yb_cpus_as_process();
+    yb_lock_acquire(&engine->lock);
+    while (!engine->stops || engine->first != NULL) {
+        take_notifications(engine);
+        reap(engine);
+        if (!engine->stops) {
+            admit(engine);
+        }
+        if (!engine->stops && plan_step(engine, &step)) {
+            run_step(&step);
+        } else {
+            (void)yb_lock_wait(&engine->lock, &engine->changed, IDLE_NS);
+        }
+    }
+    yb_lock_release(&engine->lock);
+    return NULL;
+}

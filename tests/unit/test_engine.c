@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine stand-in on a store with real bytes: what is computed once is loaded by others, byte
+ * for byte, layer by layer; requests are handed over; what goes wrong costs time and no byte.
+ */
+#include <poll.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/engine_internal.h"
+#include "store_ground.h"
+
+#define BLOCK_TOKENS 16u
+#define PARTS        4u
+#define BLOCK_BYTES  8192u
+#define SLOTS        64u
+#define MODEL        "toy"
+#define PATIENCE_NS  (60 * YB_NS_PER_S)
+#define LOOK_MS      1
+#define LOOKS_MAX    60000u
+#define ANSWER_MAX   64u
+
+/* Thousands of tokens a second: tests wait for bytes, not for the model. */
+static const struct yb_sched_cost quick = {
+    .prefill_token_ns = 2000,
+    .step_base_ns = 20000,
+    .kv_bytes = BLOCK_BYTES / BLOCK_TOKENS,
+    .layers = PARTS,
+};
+
+static struct ground *ground;
+
+static int
+set_up(void **state)
+{
+    const struct ground_options options = {.nodes = 2};
+
+    ground = ground_create(&options);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    ground_destroy(&ground);
+    return 0;
+}
+
+/* ---- engines --------------------------------------------------------------------------------- */
+
+struct rig {
+    struct yb_client *client;
+    struct yb_transfer *transfer;
+    struct yb_engine *engine;
+};
+
+static void
+rig_init(struct rig *rig, bool stored, const struct yb_engine_options *changes)
+{
+    struct yb_engine_options options = {
+        .model = MODEL,
+        .cost = quick,
+        .time_scale = 1,
+        .block_tokens = BLOCK_TOKENS,
+        .block_bytes = BLOCK_BYTES,
+        .parts = PARTS,
+        .pool_bytes = SLOTS * BLOCK_BYTES,
+        .chunk_tokens = 40,
+    };
+    const struct yb_transfer_options transfer = {.struct_bytes = sizeof(transfer)};
+    char why[YB_ENGINE_WHY_BYTES];
+
+    if (changes != NULL) {
+        options.mode = changes->mode;
+        options.held_ns = changes->held_ns;
+        options.waiting_max = changes->waiting_max;
+        options.load_timeout_ns = changes->load_timeout_ns;
+    }
+    rig->client = stored ? ground_client(ground, NULL) : NULL;
+    assert_int_equal(yb_transfer_create(&transfer, &rig->transfer, NULL, 0), YB_OK);
+    options.client = rig->client;
+    options.transfer = rig->transfer;
+    assert_int_equal(yb_engine_create(&options, &rig->engine, why), YB_OK);
+}
+
+static void
+rig_fini(struct rig *rig)
+{
+    struct yb_engine_info info;
+
+    yb_engine_stop(rig->engine);
+    yb_engine_info(rig->engine, &info);
+    assert_int_equal(info.asked, info.ended); /* N1 */
+    assert_int_equal(info.slots_used, 0);
+    yb_engine_destroy(&rig->engine);
+    if (rig->client != NULL) {
+        yb_client_close(&rig->client);
+    }
+    yb_transfer_destroy(&rig->transfer);
+}
+
+/* Await that the engine has as many stores and kept requests under way; UINT32_MAX: any number. */
+static void
+await(struct rig *rig, uint32_t stores, uint32_t held)
+{
+    struct yb_engine_info info;
+
+    for (uint32_t looks = 0; looks < LOOKS_MAX; looks++) {
+        yb_engine_info(rig->engine, &info);
+        if ((stores == UINT32_MAX || info.stores == stores) &&
+            (held == UINT32_MAX || info.held == held)) {
+            return;
+        }
+        (void)poll(NULL, 0, LOOK_MS);
+    }
+    fail_msg("never: %u stores, %u kept", info.stores, info.held);
+}
+
+static void
+settled(struct rig *rig)
+{
+    await(rig, 0, UINT32_MAX);
+}
+
+/* A prompt: the first `shared` tokens are those of `family`. */
+static void
+make_prompt(uint32_t *tokens, uint32_t count, uint32_t family, uint32_t shared, uint32_t own)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        tokens[i] = (i < shared ? family : own) * 1000003u + i;
+    }
+}
+
+/* Ask, and read to the end. */
+static struct yb_engine_outcome
+run(struct rig *rig, const struct yb_engine_ask *ask, uint32_t *answer, uint32_t *count_out)
+{
+    struct yb_engine_request *request;
+    struct yb_engine_outcome outcome;
+    uint32_t count = 0, some;
+    enum yb_status status;
+
+    assert_int_equal(yb_engine_submit(rig->engine, ask, &request), YB_OK);
+    while ((status = yb_engine_read(request, count, PATIENCE_NS, answer + count, ANSWER_MAX - count,
+                                    &some)) == YB_OK) {
+        count += some;
+    }
+    assert_int_equal(status, YB_NOT_FOUND);
+    assert_true(yb_engine_outcome(request, &outcome));
+    yb_engine_release(&request);
+    *count_out = count;
+    return outcome;
+}
+
+static struct yb_engine_outcome
+run_prompt(struct rig *rig, const uint32_t *tokens, uint32_t count, uint32_t *answer)
+{
+    const struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = count,
+        .answer_tokens = 8,
+        .reuse_tokens = UINT32_MAX,
+    };
+    struct yb_engine_outcome outcome;
+    uint32_t got;
+
+    outcome = run(rig, &ask, answer, &got);
+    assert_int_equal(outcome.status, YB_OK);
+    assert_int_equal(got, 8);
+    return outcome;
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static void
+test_engine__what_one_computes_another_loads(void **state)
+{
+    uint32_t tokens[200], answers[3][ANSWER_MAX];
+    struct yb_engine_outcome outcome;
+    struct yb_engine_info info;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, NULL);
+    make_prompt(tokens, 200, 1, 200, 0);
+    outcome = run_prompt(&first, tokens, 200, answers[0]);
+    assert_int_equal(outcome.device_tokens + outcome.loaded_tokens, 0);
+    settled(&first);
+    outcome = run_prompt(&second, tokens, 200, answers[1]);
+    /* 12 whole blocks; the last one, of 8 tokens, is computed. */
+    assert_int_equal(outcome.loaded_tokens, 192);
+    assert_int_equal(outcome.tier_bytes[YB_CLIENT_TIER_DRAM], 12 * BLOCK_BYTES);
+    assert_memory_equal(answers[0], answers[1], 8 * sizeof(uint32_t));
+    yb_engine_info(second.engine, &info);
+    assert_int_equal(info.verified_bytes, 12 * BLOCK_BYTES);
+    assert_int_equal(info.wrong_bytes, 0);
+    assert_int_equal(info.computed_tokens, 8);
+    outcome = run_prompt(&second, tokens, 200, answers[2]); /* Now it has them itself. */
+    assert_int_equal(outcome.device_tokens, 192);
+    assert_int_equal(outcome.loaded_tokens, 0);
+    assert_memory_equal(answers[0], answers[2], 8 * sizeof(uint32_t));
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+static void
+test_engine__the_next_turn_finds_the_answer_too(void **state)
+{
+    uint32_t tokens[300], answer[ANSWER_MAX], got;
+    struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = 100,
+        .answer_tokens = 50,
+        .reuse_tokens = UINT32_MAX,
+    };
+    struct yb_engine_outcome outcome;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, NULL);
+    make_prompt(tokens, 300, 2, 300, 0);
+    outcome = run(&first, &ask, answer, &got);
+    assert_int_equal(got, 50);
+    settled(&first);
+    memcpy(tokens + 100, answer, 50 * sizeof(uint32_t));
+    ask.token_count = 170;
+    outcome = run(&second, &ask, answer, &got);
+    assert_int_equal(outcome.status, YB_OK);
+    /* Of the answer's 50 tokens 49 were read by a step: 149 have KV, which is 9 whole blocks. */
+    assert_int_equal(outcome.loaded_tokens, 144);
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+static void
+test_engine__no_more_is_loaded_than_was_decided(void **state)
+{
+    uint32_t tokens[200], answer[ANSWER_MAX], got;
+    struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = 200,
+        .answer_tokens = 1,
+        .reuse_tokens = 100,
+    };
+    struct yb_engine_outcome outcome;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, NULL);
+    make_prompt(tokens, 200, 3, 200, 0);
+    run_prompt(&first, tokens, 200, answer);
+    settled(&first);
+    outcome = run(&second, &ask, answer, &got);
+    assert_int_equal(outcome.loaded_tokens, 96);
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+/* Put something else under a part's key: the engine must not believe it. */
+static void
+test_engine__wrong_bytes_are_found_and_computed_anew(void **state)
+{
+    uint32_t tokens[200], answers[2][ANSWER_MAX];
+    uint8_t keys[16][YB_KV_KEY_BYTES], key[YB_ENGINE_PART_KEY_MAX];
+    uint8_t bytes[BLOCK_BYTES / PARTS];
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    struct yb_client_item item = {.key = key, .iov = &iov, .iov_count = 1};
+    const struct yb_client_call call = {.struct_bytes = sizeof(call), .put = {.replace = true}};
+    struct yb_engine_outcome outcome;
+    struct yb_engine_info info;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, NULL);
+    make_prompt(tokens, 200, 4, 200, 0);
+    run_prompt(&first, tokens, 200, answers[0]);
+    settled(&first);
+    assert_int_equal(yb_key_chain(tokens, 200, BLOCK_TOKENS, MODEL, keys, 16), 12);
+    item.key_bytes = yb_engine_part_key(first.engine, keys[5], 2, key);
+    yb_kv_fill(keys[5], 2, bytes, sizeof(bytes));
+    bytes[1234] ^= 0x10;
+    assert_int_equal(yb_client_put(first.client, &item, 1, &call), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    outcome = run_prompt(&second, tokens, 200, answers[1]);
+    assert_int_equal(outcome.loaded_tokens, 5 * BLOCK_TOKENS);
+    assert_int_equal(outcome.wrong_bytes, 1);
+    assert_memory_equal(answers[0], answers[1], 8 * sizeof(uint32_t));
+    yb_engine_info(second.engine, &info);
+    assert_int_equal(info.load_failures, 1);
+    assert_int_equal(info.computed_tokens, 200 - 5 * BLOCK_TOKENS);
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+/* A part that is missing although the block is found. */
+static void
+test_engine__a_block_in_parts_is_whole_or_computed(void **state)
+{
+    uint32_t tokens[200], answers[2][ANSWER_MAX];
+    uint8_t keys[16][YB_KV_KEY_BYTES], key[YB_ENGINE_PART_KEY_MAX];
+    struct yb_client_item item = {.key = key};
+    const struct yb_client_call call = {.struct_bytes = sizeof(call), .force = true};
+    struct yb_engine_outcome outcome;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, NULL);
+    make_prompt(tokens, 200, 5, 200, 0);
+    run_prompt(&first, tokens, 200, answers[0]);
+    settled(&first);
+    assert_int_equal(yb_key_chain(tokens, 200, BLOCK_TOKENS, MODEL, keys, 16), 12);
+    item.key_bytes = yb_engine_part_key(first.engine, keys[0], 0, key);
+    assert_int_equal(item.key_bytes, YB_KV_KEY_BYTES + 1);
+    assert_int_equal(yb_client_remove(first.client, &item, 1, &call), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    outcome = run_prompt(&second, tokens, 200, answers[1]);
+    assert_int_equal(outcome.loaded_tokens, 0);
+    assert_memory_equal(answers[0], answers[1], 8 * sizeof(uint32_t));
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+/* ---- from one engine to another -------------------------------------------------------------- */
+
+/* Compute the prompt, and keep it. */
+static struct yb_engine_request *
+hold(struct rig *rig, const uint32_t *tokens, uint32_t count, struct yb_engine_handover *out)
+{
+    const struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = count,
+        .answer_tokens = 1,
+        .reuse_tokens = UINT32_MAX,
+        .keep = true,
+    };
+    struct yb_engine_request *request;
+    struct yb_engine_outcome outcome;
+    uint32_t token, got;
+
+    assert_int_equal(yb_engine_submit(rig->engine, &ask, &request), YB_OK);
+    assert_int_equal(yb_engine_read(request, 0, PATIENCE_NS, &token, 1, &got), YB_OK);
+    assert_int_equal(yb_engine_read(request, 1, PATIENCE_NS, &token, 1, &got), YB_NOT_FOUND);
+    assert_true(yb_engine_outcome(request, &outcome));
+    assert_int_equal(outcome.status, YB_OK);
+    assert_int_equal(yb_engine_handover(request, out), YB_OK);
+    assert_int_equal(out->first_token, token);
+    return request;
+}
+
+static void
+test_engine__a_request_goes_on_where_its_kv_was_pulled_to(void **state)
+{
+    const uint32_t lengths[] = {1, 15, 16, 17, 200};
+    uint32_t tokens[200], answers[2][ANSWER_MAX], got;
+    struct rig prefill, decode, alone;
+
+    (void)state;
+    rig_init(&prefill, false, NULL);
+    rig_init(&decode, false, NULL);
+    rig_init(&alone, false, NULL);
+    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct yb_engine_handover from;
+        struct yb_engine_request *held;
+        struct yb_engine_ask ask = {
+            .tokens = tokens,
+            .token_count = lengths[i],
+            .answer_tokens = 40,
+            .from = &from,
+        };
+        struct yb_engine_outcome outcome;
+
+        make_prompt(tokens, lengths[i], 10 + i, 0, 10 + i);
+        held = hold(&prefill, tokens, lengths[i], &from);
+        outcome = run(&decode, &ask, answers[0], &got);
+        assert_int_equal(outcome.status, YB_OK);
+        assert_int_equal(got, 40);
+        assert_int_equal(outcome.pulled_tokens, lengths[i]);
+        assert_int_equal(outcome.pulled_bytes, (lengths[i] + 15) / 16 * BLOCK_BYTES);
+        assert_int_equal(outcome.wrong_bytes, 0);
+        yb_engine_release(&held);
+        await(&prefill, UINT32_MAX, 0); /* It was told. */
+        ask.from = NULL;
+        outcome = run(&alone, &ask, answers[1], &got);
+        assert_memory_equal(answers[0], answers[1], 40 * sizeof(uint32_t));
+    }
+    rig_fini(&alone);
+    rig_fini(&decode);
+    rig_fini(&prefill);
+}
+
+static void
+test_engine__what_was_promised_and_is_gone_is_computed(void **state)
+{
+    const struct yb_engine_options soon = {.load_timeout_ns = 5 * YB_NS_PER_S};
+    uint32_t tokens[100], answer[ANSWER_MAX], got;
+    struct yb_engine_handover from;
+    struct yb_engine_request *held;
+    uint64_t addresses[16];
+    struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = 100,
+        .answer_tokens = 4,
+        .from = &from,
+    };
+    struct yb_engine_outcome outcome;
+    struct yb_engine_info info;
+    struct rig prefill, decode;
+
+    (void)state;
+    rig_init(&prefill, false, NULL);
+    rig_init(&decode, false, &soon);
+    make_prompt(tokens, 100, 20, 100, 0);
+    held = hold(&prefill, tokens, 100, &from);
+    memcpy(addresses, from.addresses, sizeof(uint64_t) * from.block_count);
+    from.addresses = addresses;
+    yb_engine_release(&held);
+    addresses[3] = addresses[4]; /* Another block's bytes. */
+    outcome = run(&decode, &ask, answer, &got);
+    assert_int_equal(outcome.status, YB_OK);
+    assert_int_equal(outcome.pulled_tokens, 0);
+    assert_true(outcome.wrong_bytes > 0);
+    rig_fini(&prefill); /* The holder is gone. */
+    make_prompt(tokens, 100, 21, 100, 0);
+    outcome = run(&decode, &ask, answer, &got);
+    assert_int_equal(outcome.status, YB_OK);
+    assert_int_equal(got, 4);
+    assert_int_equal(outcome.pulled_tokens, 0);
+    yb_engine_info(decode.engine, &info);
+    assert_int_equal(info.load_failures, 2);
+    assert_int_equal(info.computed_tokens, 200);
+    rig_fini(&decode);
+}
+
+static void
+test_engine__what_nobody_comes_for_expires(void **state)
+{
+    const struct yb_engine_options soon = {.held_ns = 50 * YB_NS_PER_MS};
+    uint32_t tokens[50];
+    struct yb_engine_handover from;
+    struct yb_engine_request *held;
+    struct yb_engine_info info;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, false, &soon);
+    make_prompt(tokens, 50, 30, 50, 0);
+    held = hold(&rig, tokens, 50, &from);
+    await(&rig, UINT32_MAX, 0);
+    yb_engine_info(rig.engine, &info);
+    assert_int_equal(info.slots_used, 0);
+    assert_int_equal(yb_engine_handover(held, &from), YB_NOT_FOUND);
+    yb_engine_release(&held);
+    rig_fini(&rig);
+}
+
+/* ---- bounds and ends ------------------------------------------------------------------------- */
+
+static void
+test_engine__what_does_not_fit_is_refused_and_what_does_waits(void **state)
+{
+    const struct yb_engine_options few = {.waiting_max = 4};
+    static uint32_t tokens[SLOTS * BLOCK_TOKENS];
+    struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = SLOTS * BLOCK_TOKENS,
+        .answer_tokens = 1,
+    };
+    struct yb_engine_request *requests[64];
+    uint32_t taken = 0;
+    struct yb_engine_info info;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, false, &few);
+    make_prompt(tokens, SLOTS * BLOCK_TOKENS, 40, 0, 40);
+    assert_int_equal(yb_engine_submit(rig.engine, &ask, &requests[0]), YB_TOO_LARGE);
+    ask.token_count = 0;
+    assert_int_equal(yb_engine_submit(rig.engine, &ask, &requests[0]), YB_INVALID);
+    /* Each needs more than half of the memory: one after the other. */
+    ask.token_count = SLOTS * BLOCK_TOKENS * 5 / 8;
+    while (taken < 64) {
+        enum yb_status status = yb_engine_submit(rig.engine, &ask, &requests[taken]);
+
+        if (status != YB_OK) {
+            assert_int_equal(status, YB_AGAIN);
+            break;
+        }
+        taken++;
+    }
+    assert_in_range(taken, 4, 63);
+    for (uint32_t i = 0; i < taken; i++) {
+        struct yb_engine_outcome outcome;
+        uint32_t token, got;
+
+        assert_int_equal(yb_engine_read(requests[i], 0, PATIENCE_NS, &token, 1, &got), YB_OK);
+        assert_int_equal(yb_engine_read(requests[i], 1, PATIENCE_NS, &token, 1, &got),
+                         YB_NOT_FOUND);
+        assert_true(yb_engine_outcome(requests[i], &outcome));
+        assert_int_equal(outcome.status, YB_OK);
+        yb_engine_release(&requests[i]);
+    }
+    yb_engine_info(rig.engine, &info);
+    assert_int_equal(info.refused, 1);
+    rig_fini(&rig);
+}
+
+/* Requests of all kinds, given up at any moment, while a node of the store dies. */
+static void
+test_engine__each_request_ends_once_whatever_happens(void **state)
+{
+    const struct yb_engine_options soon = {
+        .load_timeout_ns = 2 * YB_NS_PER_S,
+        .held_ns = 20 * YB_NS_PER_MS,
+    };
+    static uint32_t tokens[24][180];
+    uint64_t random = unit_seed("engine");
+    struct yb_engine_request *requests[24] = {NULL};
+    struct yb_engine_info info;
+    uint32_t asked = 0, answered = 0;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, true, &soon);
+    for (uint32_t turn = 0; turn < (unit_long() ? 5000 : 500); turn++) {
+        uint32_t i = (uint32_t)(unit_random(&random) % 24);
+
+        if (turn == 250) {
+            ground_kill(&ground->nodes[1]);
+        }
+        if (requests[i] == NULL) {
+            uint32_t count = 1 + (uint32_t)(unit_random(&random) % 180);
+            const struct yb_engine_ask ask = {
+                .tokens = tokens[i],
+                .token_count = count,
+                .answer_tokens = 1 + (uint32_t)(unit_random(&random) % 20),
+                .reuse_tokens = UINT32_MAX,
+                .keep = unit_random(&random) % 8 == 0,
+            };
+
+            make_prompt(tokens[i], count, 50 + (uint32_t)(unit_random(&random) % 4),
+                        (uint32_t)(unit_random(&random) % 200), 60 + turn);
+            assert_int_equal(yb_engine_submit(rig.engine, &ask, &requests[i]), YB_OK);
+            asked++;
+        } else if (unit_random(&random) % 4 == 0) {
+            yb_engine_release(&requests[i]); /* Wherever it is. */
+        } else {
+            struct yb_engine_outcome outcome;
+            uint32_t answer[ANSWER_MAX], got, from = 0;
+            enum yb_status status;
+
+            while ((status = yb_engine_read(requests[i], from, PATIENCE_NS, answer, ANSWER_MAX,
+                                            &got)) == YB_OK) {
+                from += got;
+            }
+            assert_int_equal(status, YB_NOT_FOUND);
+            assert_true(yb_engine_outcome(requests[i], &outcome));
+            assert_int_equal(outcome.status, YB_OK);
+            assert_int_equal(outcome.wrong_bytes, 0);
+            assert_int_equal(outcome.answer_tokens, from);
+            yb_engine_release(&requests[i]);
+            answered++;
+        }
+    }
+    for (uint32_t i = 0; i < 24; i++) {
+        if (requests[i] != NULL) {
+            yb_engine_release(&requests[i]);
+        }
+    }
+    yb_engine_info(rig.engine, &info);
+    assert_int_equal(info.asked, asked);
+    assert_true(answered > 100 && info.loaded_tokens + info.device_tokens > 0);
+    rig_fini(&rig);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine__what_one_computes_another_loads),
+        cmocka_unit_test(test_engine__the_next_turn_finds_the_answer_too),
+        cmocka_unit_test(test_engine__no_more_is_loaded_than_was_decided),
+        cmocka_unit_test(test_engine__wrong_bytes_are_found_and_computed_anew),
+        cmocka_unit_test(test_engine__a_block_in_parts_is_whole_or_computed),
+        cmocka_unit_test(test_engine__a_request_goes_on_where_its_kv_was_pulled_to),
+        cmocka_unit_test(test_engine__what_was_promised_and_is_gone_is_computed),
+        cmocka_unit_test(test_engine__what_nobody_comes_for_expires),
+        cmocka_unit_test(test_engine__what_does_not_fit_is_refused_and_what_does_waits),
+        cmocka_unit_test(test_engine__each_request_ends_once_whatever_happens),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
