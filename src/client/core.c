@@ -307,8 +307,7 @@ end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status st
         struct yb_core_item *item = &work->items[index];
         enum yb_status last = (enum yb_status)item->last;
 
-        /* A put that was STALE may have been there for a moment. */
-        if (item->doubted || (work->batch->kind == YB_CLIENT_PUT && last == YB_STALE)) {
+        if (item->doubted) {
             yb_core_end(work, index, YB_IN_DOUBT);
         } else {
             /* A node that does not have it says nothing of where it went. */

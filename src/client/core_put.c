@@ -3,9 +3,14 @@
  * Puts: announce, choose places, send the bytes to all of them, count what was made.
  *
  * All replicas of a batch's items carry the batch's write id: whichever publication comes first
- * wins the key for all of them (RULES A7). A message whose outcome is not known is not sent to
- * anybody else: the net has asked the same process again, under the same operation, until its
- * deadline (RULES B5), and what then is not known is IN_DOUBT.
+ * wins the key for all of them (RULES A7).
+ *
+ * What may be tried again is what has had no effect, and will have none: it was refused. A message
+ * whose outcome is not known is sent to nobody else, because the directory need not remember that
+ * it granted the write (directory/writes.h W2), and a block that was seen and removed would be
+ * back. The net asks the same process again, under the same operation, for as long as that can be
+ * reached (net/peer.h; RULES B5). What then is not known is IN_DOUBT. So is, at once, what was
+ * granted and has ended again before anybody could say so.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -295,12 +300,9 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
                last == YB_QUOTA || last == YB_UNSUPPORTED ||
                (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
-        give_up(work, index, last == YB_STALE ? YB_IN_DOUBT : last);
+        give_up(work, index, last);
     } else if (work->over) {
-        give_up(work, index,
-                last == YB_STALE  ? YB_IN_DOUBT
-                : work->cancelled ? YB_CANCELLED
-                                  : last);
+        give_up(work, index, work->cancelled ? YB_CANCELLED : last);
     } else if (last == YB_UNREACHABLE && item->frames) {
         item->placed_count = 0; /* The same places may take it another way. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
@@ -308,7 +310,7 @@ settle(struct yb_core_work *work, uint32_t index)
                last == YB_UNREACHABLE || last == YB_REFUSED) {
         yb_core_push(work, &work->ready, index, YB_CORE_READY); /* Somewhere else. */
     } else {
-        yb_core_rest(work, index); /* IN_PROGRESS, AGAIN, STALE: from the start, a little later. */
+        yb_core_rest(work, index); /* IN_PROGRESS, AGAIN: from the start, a little later. */
     }
 }
 
@@ -322,6 +324,8 @@ yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status st
     if (status == YB_INVALID) { /* The node hashes under another cluster's seed, or we do. */
         yb_core_rejoin(work->core);
         status = YB_AGAIN;
+    } else if (status == YB_STALE) { /* Granted, and gone again; or of before a flush, refused. */
+        status = grant != 0 ? YB_IN_DOUBT : YB_AGAIN;
     }
     item->outstanding--;
     if (status == YB_OK) {

@@ -442,8 +442,10 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     } else if (known && held == found.grant) {
         answer(stream, place, YB_OK, held, 0);
         (void)wait_for_older(stream, item);
-    } else {
+    } else if (known || yb_writes_complete(directory->writes, stream->now_ns)) {
         answer(stream, place, YB_STALE, known ? found.grant : 0, 0);
+    } else {
+        answer(stream, place, YB_IN_DOUBT, 0, 0); /* It was granted and forgotten, or refused. */
     }
 }
 

@@ -38,6 +38,7 @@ struct yb_writes {
     uint32_t newest;
     uint32_t count;
     uint32_t open;
+    uint64_t missed_ns; /* Until then one would be remembered that had to go. */
 };
 
 /* Both tables are walked at random: with huge pages, where they are large and the kernel has
@@ -207,6 +208,11 @@ touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_
         return &writes->entries[index];
     }
     if (writes->free == NONE) {
+        const struct entry *oldest = &writes->entries[writes->oldest];
+
+        if (oldest->granted && oldest->expires_ns > writes->missed_ns) {
+            writes->missed_ns = oldest->expires_ns;
+        }
         drop(writes, writes->oldest); /* W1 */
         prefetch_oldest(writes);
     }
@@ -349,6 +355,12 @@ yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps)
         }
         index = newer;
     }
+}
+
+bool
+yb_writes_complete(const struct yb_writes *writes, uint64_t now_ns)
+{
+    return writes->missed_ns <= now_ns;
 }
 
 uint32_t

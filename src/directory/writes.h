@@ -82,6 +82,10 @@ void yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *nam
 /* Look at up to `steps` of the oldest and forget what has expired. */
 void yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps);
 
+/* Whether every GRANTED write is remembered that has not expired: then one that is not found was
+ * not granted for as long as it would be remembered. */
+bool yb_writes_complete(const struct yb_writes *writes, uint64_t now_ns);
+
 uint32_t yb_writes_count(const struct yb_writes *writes);
 
 /* How many are OPEN, expired ones among them. */

@@ -77,10 +77,10 @@ struct yb_call {
     uint16_t type;          /* A frame type of the schema or of a service. */
     enum yb_class class;    /* Which connection carries it, and its rank there. */
     enum yb_wire_lane lane; /* CONTROL for small things, BULK for data. */
-    bool fail_fast;         /* Give up when the peer cannot be reached, before the deadline. */
-    uint64_t deadline_ns;   /* YB_NEVER: none. */
-    bool mutates;           /* Changes something: is applied once, however often it is sent. */
-    struct yb_id trace_id;  /* None: not traced. */
+    bool fail_fast; /* Give up when the peer cannot be reached, before the deadline: peer.h. */
+    uint64_t deadline_ns;  /* YB_NEVER: none. */
+    bool mutates;          /* Changes something: is applied once, however often it is sent. */
+    struct yb_id trace_id; /* None: not traced. */
     uint64_t parent_span;
     const void *body;
     uint32_t body_bytes;

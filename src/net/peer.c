@@ -264,10 +264,23 @@ arm_wait_timer(struct yb_call *call)
     yb_loop_arm(call->peer->net->options.loop, &call->timer, call->deadline_ns);
 }
 
-/* End the calls that are in a list now, or those of them that do not want to wait. `done` may
- * submit new calls, which come behind these, and may destroy the peer, which ends all. */
+/* Which of the calls that wait an end concerns. */
+enum whom {
+    EVERYBODY,
+    HASTY,        /* Those that do not want to wait. */
+    HASTY_UNSENT, /* ... and were not sent: the others ask what became of them, if they can. */
+};
+
+static bool
+concerns(enum whom whom, const struct yb_call *call)
+{
+    return whom == EVERYBODY || (call->fail_fast && (whom == HASTY || !call->doubted));
+}
+
+/* End the calls that are in a list now, or some of them. `done` may submit new calls, which come
+ * behind these, and may destroy the peer, which ends all. */
 static void
-fail_list(struct yb_peer *peer, struct yb_call *call, enum yb_status why, bool only_fail_fast)
+fail_list(struct yb_peer *peer, struct yb_call *call, enum yb_status why, enum whom whom)
 {
     uint32_t count = 0;
 
@@ -277,7 +290,7 @@ fail_list(struct yb_peer *peer, struct yb_call *call, enum yb_status why, bool o
     while (count-- > 0 && call != NULL) {
         struct yb_call *next = call->next;
 
-        if (!only_fail_fast || call->fail_fast) {
+        if (concerns(whom, call)) {
             bool was_destroyed = peer->destroyed;
 
             conclude_waiting(call, why);
@@ -289,12 +302,11 @@ fail_list(struct yb_peer *peer, struct yb_call *call, enum yb_status why, bool o
     }
 }
 
-/* End all calls that wait, or only those that do not want to. */
 static void
-fail_waiting(struct lane *lane, enum yb_status why, bool only_fail_fast)
+fail_waiting(struct lane *lane, enum yb_status why, enum whom whom)
 {
-    fail_list(lane->peer, lane->head, why, only_fail_fast);
-    fail_list(lane->peer, lane->resting, why, only_fail_fast);
+    fail_list(lane->peer, lane->head, why, whom);
+    fail_list(lane->peer, lane->resting, why, whom);
 }
 
 /* ---- sending ------------------------------------------------------------------------------ */
@@ -454,7 +466,8 @@ on_call_finished(struct yb_call *call)
     if (!call->answered && call->doubted) {
         call->status = YB_IN_DOUBT;
     }
-    if (!lost || peer->destroyed || call->deadline_ns <= now_of(peer) || call->fail_fast) {
+    if (!lost || peer->destroyed || call->deadline_ns <= now_of(peer) ||
+        concerns(HASTY_UNSENT, call)) {
         if (lost && peer->destroyed && !call->sent && !call->doubted) {
             call->status = YB_CLOSED;
         }
@@ -492,17 +505,13 @@ is_final(enum yb_status status)
 
 /* An attempt has failed, or an open connection was lost. */
 static void
-lane_lost(struct lane *lane, enum yb_status status)
+lane_lost(struct lane *lane, enum yb_status status, bool was_open)
 {
     status = status == YB_OK ? YB_CLOSED : status; /* This side has drained it. */
     lane->failure = status;
     lane->state = LANE_BACKOFF; /* A call that is made in `done` below waits. */
     lane->peer->address_index = (lane->peer->address_index + 1) % lane->peer->addresses.count;
-    if (is_final(status)) {
-        fail_waiting(lane, status, false);
-    } else {
-        fail_waiting(lane, status, true);
-    }
+    fail_waiting(lane, status, is_final(status) ? EVERYBODY : was_open ? HASTY_UNSENT : HASTY);
     lane_back_off(lane);
 }
 
@@ -544,7 +553,7 @@ on_lane_timer(struct yb_timer *timer)
         hold(peer);
         if (lane->stillborn) {
             lane->stillborn = false;
-            lane_lost(lane, lane->failure);
+            lane_lost(lane, lane->failure, false);
         } else {
             lane->state = LANE_IDLE;
             if (lane->waiting > 0) {
@@ -655,7 +664,7 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
         if (was_well) {
             lane->backoff_ns = BACKOFF_MIN_NS;
         }
-        lane_lost(lane, failure_of(end));
+        lane_lost(lane, failure_of(end), end->was_open);
     } else if (lane->state == LANE_OPEN) {
         send_waiting(lane); /* Calls of a connection that had gone its own way. */
     } else if (lane->waiting > 0) {

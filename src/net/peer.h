@@ -22,8 +22,10 @@
  *
  * Failing. A peer that cannot be reached is tried again, with delays that grow from
  * 10 ms to 1 s, until the deadline of the calls that wait for it; those with
- * `fail_fast` end at the first failure. A peer that refuses us for what we are
- * (DENIED, VERSION, PROTOCOL) ends all of them at once.
+ * `fail_fast` end at the first failure. For one that may have been applied that
+ * is not the loss of its connection, but the next attempt's: where another
+ * connection can be had, it asks what became of it. A peer that refuses us for
+ * what we are (DENIED, VERSION, PROTOCOL) ends all of them at once.
  *
  * Invariants
  *   P1  `done` of a call runs exactly once, by its deadline at the latest (and the

@@ -5,6 +5,8 @@
 
 #include "../unit/unit.h"
 
+#define BACKLOG 128u
+
 struct play {
     struct store_world *world;
     const struct store_step *step;
@@ -86,8 +88,9 @@ static void
 await_end(struct play *play)
 {
     struct store_op *op = play->left[play->step->as];
+    uint32_t most = play->step->ms > 0 ? play->step->ms : 60000;
 
-    for (uint32_t passed = 0; passed < 60000 && op->done == 0; passed += 5) {
+    for (uint32_t passed = 0; passed < most && op->done == 0; passed += 5) {
         store_run_ms(play->world, 5);
     }
     STEP_CHECK(play, op->done == 1);
@@ -152,6 +155,7 @@ do_network(struct play *play)
     struct store_world *world = play->world;
     struct yb_sim_host *directory = store_directory(world)->host;
     struct yb_sim_host *node = role_of(play)->host;
+    struct yb_sim_host *client = store_client(world, play->step->client)->host;
 
     switch (play->step->kind) {
     case STEP_PART:
@@ -159,10 +163,15 @@ do_network(struct play *play)
         yb_sim_block(world->sim, node, directory, true);
         break;
     case STEP_MUTE: yb_sim_block(world->sim, directory, node, true); break;
-    case STEP_DEAF:
-        yb_sim_block(world->sim, node, store_client(world, play->step->client)->host, true);
+    case STEP_HEAR: yb_sim_block(world->sim, directory, node, false); break;
+    case STEP_DEAF: yb_sim_block(world->sim, node, client, true); break;
+    case STEP_LONE:
+        yb_sim_block(world->sim, directory, client, true);
+        yb_sim_block(world->sim, client, directory, true);
         break;
     case STEP_CUT: (void)yb_sim_cut(world->sim, directory, node); break;
+    case STEP_SNAP: STEP_CHECK(play, yb_sim_cut(world->sim, client, node) > 0); break;
+    case STEP_SHUT: yb_sim_host_set_backlog(node, play->step->value != 0 ? 0 : BACKLOG); break;
     default: yb_sim_heal(world->sim); break; /* STEP_HEAL */
     }
 }
@@ -201,8 +210,12 @@ do_step(struct play *play)
     case STEP_DISK: do_role(play); break;
     case STEP_PART:
     case STEP_MUTE:
+    case STEP_HEAR:
     case STEP_DEAF:
+    case STEP_LONE:
     case STEP_CUT:
+    case STEP_SNAP:
+    case STEP_SHUT:
     case STEP_HEAL: do_network(play); break;
     case STEP_WAIT: store_run_ms(play->world, play->step->ms); break;
     case STEP_READY: await_ready(play); break;

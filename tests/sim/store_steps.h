@@ -36,7 +36,7 @@ enum store_step_kind {
     STEP_FLUSH,
     /* ---- of operations left to themselves ---- */
     STEP_OPEN,  /* It has not ended. */
-    STEP_ENDED, /* Await its end. */
+    STEP_ENDED, /* Await its end, at most `ms` (0: a minute). */
     STEP_READ,  /* Until it ends `client` reads `value` of `key` or nothing, and often the value. */
     /* ---- what happens to roles: node, from 1; 0: the directory ---- */
     STEP_CRASH, /* `silent`: with its machine. */
@@ -49,8 +49,12 @@ enum store_step_kind {
     /* ---- the network ---- */
     STEP_PART, /* Nothing passes between the directory and the node. */
     STEP_MUTE, /* Nothing passes from the directory to the node. */
+    STEP_HEAR, /* It passes again. */
     STEP_DEAF, /* Nothing passes from the node to the client. */
+    STEP_LONE, /* Nothing passes between the directory and the client. */
     STEP_CUT,  /* Connections between the directory and the node are reset. */
+    STEP_SNAP, /* Connections between the client and the node are reset: there are some. */
+    STEP_SHUT, /* The node's host takes no new connections (`value` 1), or does again. */
     STEP_HEAL,
     /* ---- time and state ---- */
     STEP_WAIT,  /* ms */

@@ -84,10 +84,32 @@ test_writes__when_the_table_is_full_the_oldest_goes(void **state)
         assert_true(yb_writes_find(writes, &oldest, 7, &found));
         assert_true(yb_writes_find(writes, &fresh, 7, &found));
         assert_false(yb_writes_find(writes, &second, 7, &found));
+        assert_true(yb_writes_complete(writes, 7)); /* It had no grant. */
     }
     yb_writes_expire(writes, 100, 100);
     assert_int_equal(yb_writes_count(writes), 0);
     assert_int_equal(yb_writes_open(writes), 0);
+    yb_writes_destroy(&writes);
+}
+
+static void
+test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to(void **state)
+{
+    struct yb_writes *writes = writes_new(2);
+    struct yb_writes_name names[4] = {name_of(0, 1), name_of(1, 2), name_of(2, 3), name_of(3, 4)};
+
+    (void)state;
+    yb_writes_granted(writes, &names[0], 70, 5, 100);
+    yb_writes_announce(writes, &names[1], 6, 10, 300);
+    assert_true(yb_writes_complete(writes, 6));
+    yb_writes_granted(writes, &names[2], 71, 7, 200); /* In the place of the first. */
+    assert_false(yb_writes_complete(writes, 7));
+    assert_false(yb_writes_complete(writes, 99));
+    assert_true(yb_writes_complete(writes, 100)); /* It would have expired. */
+    yb_writes_expire(writes, 300, 2);
+    assert_true(yb_writes_complete(writes, 300));
+    yb_writes_granted(writes, &names[3], 72, 300, 400);
+    assert_true(yb_writes_complete(writes, 300));
     yb_writes_destroy(&writes);
 }
 
@@ -254,6 +276,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writes__the_first_writer_is_seen_by_others_and_not_by_itself),
         cmocka_unit_test(test_writes__when_the_table_is_full_the_oldest_goes),
+        cmocka_unit_test(test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to),
         cmocka_unit_test(test_writes__a_walk_agrees_with_a_plain_table),
         cmocka_unit_test(test_writes__tenants_have_numbers_and_epochs),
         cmocka_unit_test(test_writes__credits_keep_the_limit),

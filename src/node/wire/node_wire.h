@@ -191,8 +191,9 @@ enum {
 struct yb_wire_put_answer {
     uint64_t grant; /* OK: its grant; EXISTS: the winner's. */
     /* OK: it is there, for everybody. EXISTS; IN_PROGRESS; NO_SPACE; AGAIN (too much waits for
-     * grants); CORRUPT (checksum); DENIED (quota); STALE (flushed meanwhile); IN_DOUBT; FENCED.
-     * Of a pull: UNREACHABLE (the values could not be fetched: send them). */
+     * grants); CORRUPT (checksum); DENIED (quota); STALE (flushed meanwhile; with a grant: it
+     * was there, and is gone again); IN_DOUBT; FENCED. Of a pull: UNREACHABLE (the values could
+     * not be fetched: send them). */
     int32_t status;
 };
 

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Goal: a put ends IN_DOUBT when nobody can say any more what became of it, and not before: what
+ *   was refused, or can be asked of the one who knows, goes on until the deadline; what was granted
+ *   and has ended is not put again (RULES A7, B5).
+ * Method: tables of steps (store_steps.h) in which a connection breaks under a put, its node dies,
+ *   its node has not heard of a flush, and its block is removed before its writer is answered.
+ */
+#include "../unit/unit.h"
+
+#include "store_judge.h"
+#include "store_steps.h"
+#include "store_world.h"
+
+#define PLAY(nodes, clients, ...)                \
+    ((void)state, store_play((nodes), (clients), \
+                             (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}}))
+
+/* A put by client 0 to node 1, which it is connected to, waits for a grant that cannot come. */
+#define PUT_WAITS                                                                    \
+    {STEP_PUT, .key = 9, .value = 5, .node = 1}, {STEP_PART, .node = 1},             \
+        {STEP_PUT, .key = 1, .value = 77, .node = 1, .as = 1, .deadline_ms = 20000}, \
+    {                                                                                \
+        STEP_WAIT, .ms = 50                                                          \
+    }
+
+static void
+test_doubt__a_put_whose_connection_breaks_asks_its_node_what_became_of_it(void **state)
+{
+    PLAY(2, 2, PUT_WAITS, {STEP_SNAP, .node = 1}, {STEP_WAIT, .ms = 50}, {STEP_OPEN, .as = 1},
+         {.kind = STEP_HEAL}, {STEP_ENDED, .as = 1}, {STEP_GET, .client = 1, .key = 1, .value = 77},
+         {STEP_HOLDS, .node = 1, .value = 2}, {STEP_HOLDS, .node = 2, .value = 0});
+}
+
+/* Who would know is gone: it does not wait for its deadline, and goes to nobody else. */
+static void
+test_doubt__a_put_whose_node_dies_is_in_doubt_at_once(void **state)
+{
+    PLAY(2, 2, PUT_WAITS, {STEP_CRASH, .node = 1},
+         {STEP_ENDED, .as = 1, .ms = 50, .wanted = YB_IN_DOUBT}, {STEP_HOLDS, .node = 2});
+}
+
+/* The directory refuses what is older than a flush, and its order to flush does not come through:
+ * the node hears of it with a heartbeat, and the put goes on. */
+static void
+test_doubt__a_put_to_a_node_that_has_not_heard_of_a_flush_waits_for_that(void **state)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        PLAY(1, 2, {STEP_PUT, .key = 9, .value = 5}, {STEP_GET, .client = 1, .key = 9, .value = 5},
+             {STEP_SHUT, .node = 1, .value = 1}, {STEP_CUT, .node = 1},
+             {STEP_WAIT, .ms = 60 + 17 * i}, {STEP_FLUSH, .client = 1, .as = 1},
+             {STEP_WAIT, .ms = 4}, {STEP_PUT, .key = 1, .value = 78, .as = 2},
+             {STEP_WAIT, .ms = 300}, {STEP_OPEN, .as = 1}, {STEP_OPEN, .as = 2},
+             {STEP_SHUT, .node = 1}, {STEP_ENDED, .as = 1}, {STEP_ENDED, .as = 2},
+             {STEP_GET, .key = 1, .value = 78});
+    }
+}
+
+/* It is told that its block was there, and cannot announce it again before there is another
+ * directory: that would grant it once more. */
+static void
+test_doubt__a_put_that_was_granted_and_removed_is_not_put_again(void **state)
+{
+    PLAY(2, 2, {STEP_PUT, .key = 9, .value = 5, .node = 1}, {STEP_MUTE, .node = 1},
+         {STEP_PUT, .key = 1, .value = 77, .node = 1, .as = 1, .deadline_ms = 20000},
+         {STEP_WAIT, .ms = 50}, {STEP_EXIST, .client = 1, .key = 1},
+         {STEP_REMOVE, .client = 1, .key = 1, .as = 2}, {STEP_WAIT, .ms = 20}, {STEP_OPEN, .as = 1},
+         {.kind = STEP_LONE}, {STEP_CUT, .node = 1}, {STEP_HEAR, .node = 1}, {STEP_ENDED, .as = 2},
+         {STEP_WAIT, .ms = 100}, {.kind = STEP_CRASH}, {.kind = STEP_START}, {.kind = STEP_HEAL},
+         {.kind = STEP_READY}, {STEP_ENDED, .as = 1, .wanted = YB_IN_DOUBT}, {STEP_WAIT, .ms = 500},
+         {STEP_EXIST, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+         {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND});
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_doubt__a_put_whose_connection_breaks_asks_its_node_what_became_of_it),
+        cmocka_unit_test(test_doubt__a_put_whose_node_dies_is_in_doubt_at_once),
+        cmocka_unit_test(test_doubt__a_put_to_a_node_that_has_not_heard_of_a_flush_waits_for_that),
+        cmocka_unit_test(test_doubt__a_put_that_was_granted_and_removed_is_not_put_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
