@@ -188,8 +188,9 @@ as_json(const struct yb_cli_block *block, const char *key)
                       (json_int_t)copy->pins, "hold_ms", (json_int_t)copy->hold_ms));
     }
     yb_id_format(block->hash, hash);
-    told = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:i, s:o, s:o}", "hash", hash,
-                     "presence", yb_wire_presence_name(block->known.presence), "fate",
+    told = json_pack("{s:s, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:b, s:i, s:o, s:o}", "hash", hash,
+                     "presence", yb_wire_presence_name(block->known.presence), "hidden",
+                     (int)block->known.hidden, "fate",
                      is_there(block) ? "" : yb_wire_fate_name(fate_of(block)), "grant",
                      (json_int_t)block->known.grant, "ago_ms", (json_int_t)block->known.ago_ms,
                      "eta_us", (json_int_t)block->known.eta_us, "bytes",
@@ -307,6 +308,24 @@ print_absent(FILE *out, const struct yb_cli_block *block)
     fprintf(out, "  %s\n", remedies[fate]);
 }
 
+static void
+print_on_its_way(FILE *out, const struct yb_cli_block *block)
+{
+    if (block->known.hidden == 0) {
+        fprintf(out, "on its way: somebody is writing it, it may be there in %.1f ms\n",
+                (double)block->known.eta_us / 1e3);
+        return;
+    }
+    fprintf(out,
+            "not shown yet: it was put after a removal of which a node has not heard, and which "
+            "may still serve the block of before\n");
+    for (uint32_t i = 0; i < block->copy_count; i++) {
+        print_copy(out, &block->copies[i]);
+    }
+    fprintf(out, "  it is shown when that node has answered, or its lease is over: `yuebing nodes` "
+                 "shows who is suspect\n");
+}
+
 /* Say why an engine did not load a block that was there. */
 static void
 print_decline(FILE *out, const struct yb_wire_explanation *known)
@@ -336,10 +355,7 @@ print_text(const struct yb_cli *cli, const struct yb_cli_block *block, const cha
     switch (block->known.presence) {
     case YB_WIRE_PRESENCE_PRESENT:
     case YB_WIRE_PRESENCE_SUSPECT: print_present(out, block); break;
-    case YB_WIRE_PRESENCE_IN_PROGRESS:
-        fprintf(out, "on its way: somebody is writing it, it may be there in %.1f ms\n",
-                (double)block->known.eta_us / 1e3);
-        break;
+    case YB_WIRE_PRESENCE_IN_PROGRESS: print_on_its_way(out, block); break;
     case YB_WIRE_PRESENCE_REBUILDING:
         fprintf(out, "not known yet: the directory is still being told what its nodes hold; "
                      "ask again in a moment\n");

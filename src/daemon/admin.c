@@ -331,8 +331,8 @@ block_json(const struct yb_wire_explanation *known, const char *key)
     for (unsigned i = 0; i < 4 && slots[i] != 0; i++) {
         json_array_append_new(where, json_integer(slots[i]));
     }
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:o}", "key", key, "presence",
-                     yb_wire_presence_name(known->presence), "fate",
+    return json_pack("{s:s, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:i, s:o}", "key", key, "presence",
+                     yb_wire_presence_name(known->presence), "hidden", (int)known->hidden, "fate",
                      there ? "" : yb_wire_fate_name(known->fate), "grant", (json_int_t)known->grant,
                      "bytes_at_most",
                      (json_int_t)(there ? yb_index_size_decode(known->size_code) : 0), "ago_ms",

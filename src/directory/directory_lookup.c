@@ -85,11 +85,15 @@ look_up(struct yb_directory *directory, const struct yb_index_query *query,
         const struct yb_id *hashes, uint32_t count, uint8_t *out)
 {
     bool absences = directory->rebuilding || yb_writes_open(directory->writes) > 0;
+    struct yb_index_query first = *query;
     uint32_t hits = 0;
 
-    yb_index_lookup(directory->index, query, hashes, count, directory->answers);
+    if (yb_hidden_count(directory->hidden) > 0) {
+        first.hold_ms = 0; /* What is said to be absent is not held: each is looked at before. */
+    }
+    yb_index_lookup(directory->index, &first, hashes, count, directory->answers);
     for (uint32_t i = 0; i < count; i++) {
-        const struct yb_index_answer *found = &directory->answers[i];
+        struct yb_index_answer *found = &directory->answers[i];
         struct yb_wire_lookup_answer answer;
 
         if (found->grant != 0 &&
@@ -104,6 +108,9 @@ look_up(struct yb_directory *directory, const struct yb_index_query *query,
             explain_absence(directory, query->tenant, hashes[i], &answer);
         }
         if (query->hold_ms > 0 && found->grant != 0) {
+            if (first.hold_ms == 0) {
+                yb_index_lookup(directory->index, query, &hashes[i], 1, found);
+            }
             pass_holds(directory, hashes[i], found, query->hold_ms);
         }
         yb_wire_lookup_answer_store(&answer, out + (size_t)i * YB_WIRE_LOOKUP_ANSWER_BYTES);
@@ -258,6 +265,9 @@ yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *r
     fill_answer(&found, &answer);
     if (found.grant == 0) {
         explain_absence(directory, query.tenant, body.hash, &answer);
+    } else if (yb_directory_hides(directory, query.tenant, body.hash, found.grant)) {
+        answer.presence = YB_WIRE_PRESENCE_IN_PROGRESS;
+        out.hidden = 1;
     }
     out.grant = answer.grant;
     out.eta_us = answer.eta_us;

@@ -56,6 +56,7 @@ make_op(struct play *play)
         op->batch.put.preferred = step->node > 0 ? names[step->node] : NULL;
     }
     op->batch.force = step->kind == STEP_FLUSH;
+    op->batch.hold_ms = step->hold_ms;
     return op;
 }
 

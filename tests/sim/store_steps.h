@@ -27,7 +27,7 @@
 enum store_step_kind {
     STEP_STOP,
     /* ---- a client: client, key, value, node (preferred, from 1), deadline_ms, as, wanted; of a
-     * put also replicas ---- */
+     * put also replicas, of an exist also hold_ms ---- */
     STEP_PUT,
     STEP_REPLACE,
     STEP_GET, /* After OK it has read `value`. */
@@ -73,6 +73,7 @@ struct store_step {
     uint32_t ms;
     uint8_t replicas;     /* 0: one. */
     uint32_t deadline_ms; /* 0: 5000. */
+    uint32_t hold_ms;
     bool silent;
     enum yb_status wanted;
 };

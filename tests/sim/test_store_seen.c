@@ -79,6 +79,19 @@ test_seen__what_was_removed_unseen_does_not_show_what_is_put_next(void **state)
          {STEP_EXIST, .client = 2, .key = 1}, {STEP_GET, .client = 1, .key = 1, .value = 79});
 }
 
+/* Who is told that a key is not there has not asked for it to be kept. */
+static void
+test_seen__what_is_said_to_be_absent_is_not_held(void **state)
+{
+    PLAY(2, 3, {STEP_PUT, .key = 2, .value = 7, .node = 2}, REMOVED_AND_READ,
+         {STEP_PUT, .key = 1, .value = 78, .node = 2, .as = 2}, {STEP_WAIT, .ms = 50},
+         {STEP_EXIST, .client = 2, .key = 1, .hold_ms = 60000, .wanted = YB_IN_PROGRESS},
+         {STEP_EXIST, .client = 2, .key = 2, .hold_ms = 60000}, {STEP_ENDED, .as = 1},
+         {STEP_ENDED, .as = 2}, {STEP_REMOVE, .key = 1},
+         {STEP_REMOVE, .key = 2, .wanted = YB_LEASED}, {STEP_PUT, .key = 1, .value = 79, .node = 2},
+         {STEP_EXIST, .key = 1, .hold_ms = 60000}, {STEP_REMOVE, .key = 1, .wanted = YB_LEASED});
+}
+
 static bool
 serves(struct store_world *world, uint32_t node)
 {
@@ -133,6 +146,7 @@ main(void)
         cmocka_unit_test(test_seen__so_is_what_replaces_and_who_puts_it_again_waits),
         cmocka_unit_test(test_seen__what_takes_its_place_does_not_hide_what_was_acknowledged),
         cmocka_unit_test(test_seen__what_was_removed_unseen_does_not_show_what_is_put_next),
+        cmocka_unit_test(test_seen__what_is_said_to_be_absent_is_not_held),
         cmocka_unit_test(test_seen__what_is_replaced_as_soon_as_its_node_can_be_read_is_not_absent),
     };
 

@@ -445,6 +445,38 @@ test_directory_more__a_key_that_is_gone_is_explained(void **state)
     assert_int_equal(explain(&stage->other, stage_hash(1)).fate, YB_WIRE_FATE_NEVER_PUT);
 }
 
+/* A node still serves what was removed: what was put since is not there, and it is told why. */
+static void
+test_directory_more__a_block_that_is_not_shown_yet_is_explained(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct stage_actor *node = &stage->nodes[1];
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 8);
+    struct yb_wire_explanation found;
+    struct stage_call *removal, *put;
+    uint8_t body[512];
+
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 7, 1);
+    assert_int_equal(explain(&stage->client, stage_hash(1)).hidden, 0);
+    stage->nodes[0].manner = STAGE_HOLDS;
+    removal = stage_begin_remove(&stage->client, stage_hash(1), false);
+    STAGE_AWAIT(stage, stage->nodes[0].held_count == 1);
+    put = stage_begin_call(
+        node, YB_WIRE_DIRECTORY_TYPE_PUBLISH, body,
+        stage_encode_publication(node, ++node->sequence, YB_WIRE_PHASE_DELTA, &item, 1, body));
+    stage_pass_ms(stage, 100);
+    found = explain(&stage->client, stage_hash(1));
+    assert_int_equal(found.presence, YB_WIRE_PRESENCE_IN_PROGRESS);
+    assert_int_equal(found.hidden, 1);
+    assert_int_equal(found.slot0, node->slot);
+    stage_release(&stage->nodes[0], YB_OK);
+    assert_int_equal(stage_end_call(stage, removal), YB_OK);
+    assert_int_equal(stage_end_call(stage, put), YB_OK);
+    found = explain(&stage->client, stage_hash(1));
+    assert_int_equal(found.presence, YB_WIRE_PRESENCE_PRESENT);
+    assert_int_equal(found.hidden, 0);
+}
+
 static void
 test_directory_more__what_a_gate_declined_is_explained_to_its_tenant(void **state)
 {
@@ -618,6 +650,7 @@ main(void)
         TEST(keys_and_parents_travel_with_events_if_they_are_wanted),
         TEST(a_snapshot_names_every_replica_once),
         TEST(a_key_that_is_gone_is_explained),
+        TEST(a_block_that_is_not_shown_yet_is_explained),
         TEST(what_a_gate_declined_is_explained_to_its_tenant),
         TEST(numbers_are_told),
         TEST(a_limit_is_shared_by_the_nodes),

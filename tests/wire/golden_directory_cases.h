@@ -522,7 +522,7 @@ recode_explanation(const uint8_t *bytes, size_t length, struct golden_buffer *ou
 static enum yb_status
 build_explanation_evicted(struct golden_buffer *out)
 {
-    struct yb_wire_explanation value = {.grant = UINT64_C(0x30000000007), .ago_ms = 1234, .hold_ms = 0, .eta_us = 0, .slot0 = 1, .slot1 = 0, .slot2 = 0, .slot3 = 0, .tier0 = 2, .tier1 = 0, .tier2 = 0, .tier3 = 0, .size_code = 7, .flags = 0, .presence = 0, .fate = 1, .count = 0, .declined = 1, .declined_ms = 7000, .load_us = 1500, .compute_us = 900};
+    struct yb_wire_explanation value = {.grant = UINT64_C(0x30000000007), .ago_ms = 1234, .hold_ms = 0, .eta_us = 0, .slot0 = 1, .slot1 = 0, .slot2 = 0, .slot3 = 0, .tier0 = 2, .tier1 = 0, .tier2 = 0, .tier3 = 0, .size_code = 7, .flags = 0, .presence = 0, .fate = 1, .count = 0, .declined = 1, .declined_ms = 7000, .load_us = 1500, .compute_us = 900, .hidden = 0};
 
     return yb_wire_explanation_encode(&value, out->bytes, out->room, &out->length);
 }

@@ -42,7 +42,7 @@ _Static_assert(12 + 4 == YB_WIRE_SNAPSHOT_QUESTION_BYTES, "no gap in snapshot_qu
 _Static_assert(28 + 4 == YB_WIRE_SNAPSHOT_BYTES, "no gap in snapshot");
 _Static_assert(0 + 16 == YB_WIRE_EXPLAIN_QUESTION_BYTES, "no gap in explain_question");
 _Static_assert(4 + 4 == YB_WIRE_DECLINES_BYTES, "no gap in declines");
-_Static_assert(56 + 8 == YB_WIRE_EXPLANATION_BYTES, "no gap in explanation");
+_Static_assert(57 + 7 == YB_WIRE_EXPLANATION_BYTES, "no gap in explanation");
 _Static_assert(120 + 8 == YB_WIRE_DIRECTORY_NUMBERS_BYTES, "no gap in directory_numbers");
 
 const char *
@@ -3317,8 +3317,8 @@ yb_wire_declines_decode(const uint8_t *bytes, size_t length, struct yb_wire_decl
 static bool
 explanation_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 56, 8)) {
-        return yb_wire_bad(error, "explanation", "reserved", "reserved bytes must be zero", (uint64_t)bytes[56]);
+    if (!yb_wire_zero(bytes + 57, 7)) {
+        return yb_wire_bad(error, "explanation", "reserved", "reserved bytes must be zero", (uint64_t)bytes[57]);
     }
     return true;
 }
@@ -3340,6 +3340,9 @@ explanation_check(const struct yb_wire_explanation *value, struct yb_wire_error 
     }
     if (!decline_known(value->declined)) {
         return yb_wire_bad(error, "explanation", "declined", "not a value of its table", (uint64_t)value->declined);
+    }
+    if (value->hidden > 1) {
+        return yb_wire_bad(error, "explanation", "hidden", "above its maximum", (uint64_t)value->hidden);
     }
     return true;
 }
@@ -3368,6 +3371,7 @@ yb_wire_explanation_load(const uint8_t *bytes, struct yb_wire_explanation *out)
     out->declined_ms = yb_wire_get_u32(bytes + 44);
     out->load_us = yb_wire_get_u32(bytes + 48);
     out->compute_us = yb_wire_get_u32(bytes + 52);
+    out->hidden = yb_wire_get_u8(bytes + 56);
 }
 
 static inline void
@@ -3394,7 +3398,8 @@ yb_wire_explanation_store(const struct yb_wire_explanation *value, uint8_t *byte
     yb_wire_put_u32(bytes + 44, value->declined_ms);
     yb_wire_put_u32(bytes + 48, value->load_us);
     yb_wire_put_u32(bytes + 52, value->compute_us);
-    memset(bytes + 56, 0, 8);
+    yb_wire_put_u8(bytes + 56, value->hidden);
+    memset(bytes + 57, 0, 7);
 }
 
 static bool

@@ -1764,7 +1764,8 @@ enum {
     YB_WIRE_EXPLANATION_AT_DECLINED_MS = 44,
     YB_WIRE_EXPLANATION_AT_LOAD_US = 48,
     YB_WIRE_EXPLANATION_AT_COMPUTE_US = 52,
-    YB_WIRE_EXPLANATION_AT_RESERVED = 56,
+    YB_WIRE_EXPLANATION_AT_HIDDEN = 56,
+    YB_WIRE_EXPLANATION_AT_RESERVED = 57,
 };
 
 struct yb_wire_explanation {
@@ -1789,6 +1790,9 @@ struct yb_wire_explanation {
     uint32_t declined_ms; /* How long ago; all ones: longer. */
     uint32_t load_us; /* Of that refusal. */
     uint32_t compute_us; /* Of that refusal. */
+    /* 1: in progress, although it has its grant: it is shown when no node serves what was
+     * removed before. */
+    uint8_t hidden;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
