@@ -584,8 +584,9 @@ YB_API struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
  *
  * It begins at ceil(latency / step) x 1.5 and tries sizes around it, smaller ones first, each for a
  * round. A size is taken for its P95 if its P99 and its longest time are not worse than those of
- * the best so far; of sizes that are alike, the smaller one. When steps of one bring nothing in
- * either direction it holds still for a while, and looks around again. */
+ * the best so far; of sizes that are alike, the one that was there. Two that are taken one after
+ * the other double the stride. When steps of one bring nothing in either direction it holds still
+ * for a while, and looks around again. */
 #define YB_SCHED_WINDOW_SAMPLES 100u
 
 struct yb_sched_window_limits {

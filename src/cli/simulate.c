@@ -26,9 +26,14 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"paper", "NAME", "papers: this one alone"},
     {"config-of-papers", "FILE", "papers: instead of the one that is part of the program"},
     {"never-worse", NULL, "a pool beside none, over networks, models and workloads"},
+    {"classes-vs-hits", NULL,
+     "70 % hits with traffic classes beside 90 % without, by bulk traffic"},
+    {"heat", NULL, "which blocks will be wanted: the chain beside others, and what moves save"},
+    {"window-sweep", NULL, "fixed prefetch windows beside the controller, as the world changes"},
     {"workload", "NAME", "never-worse: this one alone; likewise --net and --model"},
-    {"requests", "N", "never-worse: so many of each workload, at most (all)"},
-    {"traces", "DIR", "papers, never-worse: where the published traces are (YUEBING_TRACES)"},
+    {"requests", "N",
+     "never-worse: so many of each workload, at most (all); window-sweep: in each half (10000)"},
+    {"traces", "DIR", "heat, papers, never-worse: where the published traces are (YUEBING_TRACES)"},
     {"csv", "FILE", "TRACE: write a line for each request"},
     {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},
     YB_CLI_TRACE_OPTIONS,
@@ -44,9 +49,9 @@ static const struct {
     const char *option;
     int (*run)(struct yb_cli *cli);
 } runs[] = {
-    {"hit-table", yb_simulate_hit_table},
-    {"never-worse", yb_simulate_never_worse},
-    {"papers", yb_simulate_papers},
+    {"classes-vs-hits", yb_simulate_classes}, {"heat", yb_simulate_heat},
+    {"hit-table", yb_simulate_hit_table},     {"never-worse", yb_simulate_never_worse},
+    {"papers", yb_simulate_papers},           {"window-sweep", yb_simulate_window_sweep},
 };
 #define RUN_COUNT (sizeof runs / sizeof runs[0])
 

@@ -68,5 +68,8 @@ int yb_simulate_run(struct yb_cli *cli, const char *path);
 int yb_simulate_papers(struct yb_cli *cli);
 int yb_simulate_never_worse(struct yb_cli *cli);
 int yb_simulate_hit_table(struct yb_cli *cli);
+int yb_simulate_classes(struct yb_cli *cli);
+int yb_simulate_heat(struct yb_cli *cli);
+int yb_simulate_window_sweep(struct yb_cli *cli);
 
 #endif /* YB_CLI_SIMULATE_H */

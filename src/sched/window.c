@@ -15,6 +15,7 @@
 #define MARGIN        1.5
 #define MOVED         1.25 /* A start that differs that much is another world. */
 #define SMOOTH        32.0
+#define LONGER_MOST   4.0 /* How much longer at once is believed. */
 #define HOLD_LEAST    8u
 #define HOLD_MOST     64u
 #define TRIES         2u /* Steps of one: in either direction. */
@@ -116,18 +117,21 @@ is_better(const struct yb_sched_window *window, const struct round *round)
         return false;
     }
     if (window->size < window->best) {
-        return round->p95_ns <= window->best_p95_ns * (1 + share / 2);
+        return round->p95_ns < window->best_p95_ns * (1 - share / 4) &&
+               round->p99_ns <= window->best_p99_ns;
     }
     return round->p95_ns < window->best_p95_ns * (1 - share / 2);
 }
 
+/* What a search has seen at its best stays the measure: many small steps, each about as good as the
+ * one before, must not add up to a bad one. */
 static void
 keep(struct yb_sched_window *window, const struct round *round)
 {
     window->best = window->size;
-    window->best_p95_ns = round->p95_ns;
-    window->best_p99_ns = round->p99_ns;
-    window->best_max_ns = round->max_ns;
+    window->best_p95_ns = fmin(window->best_p95_ns, round->p95_ns);
+    window->best_p99_ns = fmin(window->best_p99_ns, round->p99_ns);
+    window->best_max_ns = fmin(window->best_max_ns, round->max_ns);
 }
 
 /* Go to the next size to try; there may be none on that side. */
@@ -158,15 +162,24 @@ turn(struct yb_sched_window *window)
     move(window);
 }
 
+/* The world has changed: what was known of it counts no longer. What got worse wants more time more
+ * often than less, and in proportion. */
+static void
+change(struct yb_sched_window *window, const struct round *round)
+{
+    double longer = fmin(round->p95_ns / window->best_p95_ns, LONGER_MOST);
+
+    window->size = clamp(&window->limits, ceil(window->size * longer));
+    begin_search(window);
+    window->direction = 1;
+}
+
 /* Hold still: know how good the best is now, and whether the world has changed. */
 static void
 hold(struct yb_sched_window *window, const struct round *round)
 {
     if (round->p95_ns > window->best_p95_ns * MOVED) {
-        begin_search(window);
-        keep(window, round);
-        window->direction = 1; /* What got worse wants more time more often than less. */
-        move(window);
+        change(window, round);
         return;
     }
     window->best_p95_ns += (round->p95_ns - window->best_p95_ns) / 4;
@@ -174,7 +187,7 @@ hold(struct yb_sched_window *window, const struct round *round)
     window->best_max_ns += (round->max_ns - window->best_max_ns) / 4;
     window->holding--;
     if (window->holding == 0) {
-        window->stride = window->size >= 16 ? window->size / 8 : 1;
+        window->stride = (window->size + 3) / 4;
         window->direction = -1;
         move(window);
     }
@@ -190,6 +203,8 @@ end_round(struct yb_sched_window *window)
     if (window->holding > 0) {
         hold(window, &round);
     } else if (is_better(window, &round)) {
+        /* Twice in the same direction: the best size is farther off than was thought. */
+        window->stride *= window->size != window->best && window->failures == 0 ? 2 : 1;
         keep(window, &round);
         window->failures = 0;
         window->patience = HOLD_LEAST;
