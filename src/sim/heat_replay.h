@@ -15,8 +15,8 @@
  * Precision is the share of named blocks that were wanted, recall the share of wanted ones that
  * were named, over all spans but the first.
  *
- * The moves. A node's DRAM of `dram_blocks` blocks, the least lately used make way, before an object
- * store that has all. What a request finds there alone it fetches and waits for, in the class
+ * The moves. A node's DRAM of `dram_blocks` blocks, the least lately used make way, before an
+ * object store that has all. What a request finds there alone it fetches and waits for, in the class
  * first_token. With moves, every YB_HEAT_EVERY_NS yb_sched_heat_moves() says what should come; what
  * is hotter than the block that would make way goes the same way in the class background, so that
  * nobody waits for it.

@@ -40,8 +40,8 @@ expect_ms(double value_ns, double expected_ms)
     }
 }
 
-/* 70 %: 700 MB take 0.7 s, 300 tokens 0.3 s, the last of ten layers 0.03 s after the load. 30 %: the
- * other way round, computing is longer. */
+/* 70 %: 700 MB take 0.7 s, 300 tokens 0.3 s, the last of ten layers 0.03 s after the load. 30 %:
+ * the other way round, computing is longer. */
 static void
 test_sim_classes__load_and_compute_overlap_but_for_a_layer(void **state)
 {
