@@ -16,10 +16,10 @@
  * were named, over all spans but the first.
  *
  * The moves. A node's DRAM of `dram_blocks` blocks, the least lately used make way, before an
- * object store that has all. What a request finds there alone it fetches and waits for, in the class
- * first_token. With moves, every YB_HEAT_EVERY_NS yb_sched_heat_moves() says what should come; what
- * is hotter than the block that would make way goes the same way in the class background, so that
- * nobody waits for it.
+ * object store that has all. What a request finds there alone it fetches and waits for, in the
+ * class first_token. With moves, every YB_HEAT_EVERY_NS yb_sched_heat_moves() says what should
+ * come; what is hotter than the block that would make way goes the same way in the class
+ * background, while the way is idle, so that nobody waits for it.
  *
  * Threads   Any thread, each its own run; the trace is only read.
  * Memory    Freed before a run returns: 48 bytes for each block of the trace, and the chain.
