@@ -111,16 +111,13 @@ static bool
 is_better(const struct yb_sched_window *window, const struct round *round)
 {
     double share = window->limits.worse_share;
+    bool smaller = window->size < window->best;
+    double p99_most_ns = window->best_p99_ns * (smaller ? 1 : 1 + share);
 
-    if (round->p99_ns > window->best_p99_ns * (1 + share) ||
-        round->max_ns > window->best_max_ns * (1 + 4 * share)) {
+    if (round->p99_ns > p99_most_ns || round->max_ns > window->best_max_ns * (1 + 4 * share)) {
         return false;
     }
-    if (window->size < window->best) {
-        return round->p95_ns < window->best_p95_ns * (1 - share / 4) &&
-               round->p99_ns <= window->best_p99_ns;
-    }
-    return round->p95_ns < window->best_p95_ns * (1 - share / 2);
+    return round->p95_ns < window->best_p95_ns * (1 - share / (smaller ? 4 : 2));
 }
 
 /* What a search has seen at its best stays the measure: many small steps, each about as good as the
