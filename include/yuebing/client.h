@@ -354,8 +354,11 @@ struct yb_client_counters {
     uint64_t invalidated; /* Hints dropped because a node told. */
     uint64_t calls;       /* Messages sent. */
     uint64_t retries;
-    uint64_t gated;       /* Keys that are there, and that the reuse gate declined. */
-    uint64_t local_bytes; /* Moved through shared memory. */
+    uint64_t gated;         /* Keys that are there, and that the reuse gate declined. */
+    uint64_t local_bytes;   /* Moved through shared memory. */
+    uint64_t fetched;       /* Blocks that a fetch brought from below memory, ... */
+    uint64_t fetch_said_ns; /* ... the sum of their `ready_ns` ... */
+    uint64_t fetch_took_ns; /* ... and of how long they took from then. */
 };
 YB_API void yb_client_counters(struct yb_client *client, struct yb_client_counters *counters_out);
 

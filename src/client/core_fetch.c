@@ -38,17 +38,54 @@ tier_of(uint8_t wire)
     }
 }
 
-/* How soon `bytes` would be here from a member: (backlog + bytes) / rate of the way from there.
- * What it has not said counts as nothing. */
-static uint64_t
-ready_ns(const struct yb_core_member *member, uint64_t bytes)
+/* Which of a member's tiers below memory it is; 2: none of them. */
+static uint32_t
+below_of(uint32_t tier)
 {
-    double ready = 0;
+    return tier == YB_CLIENT_TIER_SSD ? 0 : tier == YB_CLIENT_TIER_OBJECT ? 1 : 2;
+}
 
-    if (member->wire.rate != 0) {
-        ready += (double)(member->wire.backlog + bytes) * 1e9 / (double)member->wire.rate;
+static double
+takes_ns(uint64_t backlog, uint64_t bytes, uint64_t rate)
+{
+    return rate != 0 ? (double)(backlog + bytes) * 1e9 / (double)rate : 0;
+}
+
+/* How soon `bytes` would be here from a member's tier: base + (backlog + bytes) / rate of the tier,
+ * behind what this fetch wants of it already, and then the way from there. What the member has not
+ * said counts as nothing. */
+static uint64_t
+ready_ns(const struct yb_core_work *work, const struct yb_core_member *member, uint32_t tier,
+         uint64_t bytes)
+{
+    const struct yb_wire_member *wire = &member->wire;
+    uint32_t at = below_of(tier);
+    double ready = takes_ns(wire->backlog, bytes, wire->rate);
+
+    if (at < 2) {
+        uint64_t backlog = at == 0 ? wire->ssd_backlog : wire->object_backlog;
+        uint64_t rate = at == 0 ? wire->ssd_rate : wire->object_rate;
+        uint64_t base_us = at == 0 ? wire->ssd_base_us : wire->object_base_us;
+
+        backlog += member->ahead_of == work ? member->ahead_bytes[at] : 0;
+        ready += (double)base_us * (double)YB_NS_PER_US + takes_ns(backlog, bytes, rate);
     }
     return (uint64_t)ready;
+}
+
+/* An item will be read from there: what is told of the next ones waits behind it. */
+static void
+stand_ahead(const struct yb_core_work *work, struct yb_core_member *member, uint32_t tier,
+            uint64_t bytes)
+{
+    if (member == NULL || below_of(tier) == 2) {
+        return;
+    }
+    if (member->ahead_of != work) {
+        member->ahead_of = work;
+        member->ahead_bytes[0] = member->ahead_bytes[1] = 0;
+    }
+    member->ahead_bytes[below_of(tier)] += bytes;
 }
 
 /* Say where an item is, and how soon it can be here. */
@@ -60,6 +97,8 @@ describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_
     struct yb_client_core *core = work->core;
     struct yb_client_item *out = &work->batch->items[index];
     struct yb_core_item *item = &work->items[index];
+    struct yb_core_member *from = NULL;
+    uint64_t bytes = yb_index_size_decode(answer->size_code);
     uint64_t soonest_ns = UINT64_MAX;
     bool first = !item->looked;
 
@@ -68,19 +107,23 @@ describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_
     for (uint32_t i = 0; i < 4 && slots[i] != 0; i++) {
         struct yb_core_member *member = yb_core_member(core, slots[i]);
         uint32_t tier = tier_of(tiers[i]);
-        uint64_t takes_ns =
-            member != NULL ? ready_ns(member, yb_index_size_decode(answer->size_code)) : 0;
+        uint64_t ready = member != NULL ? ready_ns(work, member, tier, bytes) : 0;
 
         if (tier <= YB_CLIENT_TIER_DRAM) {
             item->below = false;
             item->here =
                 item->here || (member != NULL && core->choices[member - core->members].local);
         }
-        if (first && (takes_ns < soonest_ns || (takes_ns == soonest_ns && tier < out->tier))) {
-            soonest_ns = takes_ns;
+        if (first && (ready < soonest_ns || (ready == soonest_ns && tier < out->tier))) {
+            soonest_ns = ready;
+            from = member;
             out->tier = tier;
-            out->ready_ns = takes_ns;
+            out->ready_ns = ready;
         }
+    }
+    if (first) {
+        item->looked_ns = yb_core_now(core);
+        stand_ahead(work, from, out->tier, bytes);
     }
 }
 
@@ -144,9 +187,15 @@ yb_core_fetch_ended(struct yb_core_work *work, uint32_t index)
 {
     struct yb_core_item *item = &work->items[index];
     struct yb_client_batch *batch = work->batch;
+    struct yb_client_counters *counters = &work->core->counters;
 
     saw(work, item);
     yb_core_fetch_missed(work, index);
+    if (batch->items[index].status == YB_OK && below_of(batch->items[index].tier) < 2) {
+        counters->fetched++;
+        counters->fetch_said_ns += batch->items[index].ready_ns;
+        counters->fetch_took_ns += yb_core_now(work->core) - item->looked_ns;
+    }
     if (batch->items[index].status != YB_IN_PROGRESS) { /* Or it is striped, and goes on. */
         batch->ended(batch, index);
     }
@@ -331,6 +380,13 @@ yb_core_fetch_begin(struct yb_core_work *work)
     uint64_t now_ns = yb_core_now(work->core);
     struct place *places = NULL;
     bool own = false;
+
+    for (uint32_t row = 0; row < work->core->member_count; row++) {
+        struct yb_core_member *member = &work->core->members[row];
+
+        member->ahead_of =
+            member->ahead_of == work ? NULL : member->ahead_of; /* Another fetch's. */
+    }
 
     for (uint32_t i = 0; i < batch->count; i++) {
         uint64_t own_ns = batch->items[i].timeout_ns == 0

@@ -75,6 +75,7 @@ struct yb_core_item {
     uint64_t room;                  /* Bytes of its pieces. */
     uint64_t epoch;                 /* Of a put: of the directory that it was announced to. */
     uint64_t deadline_ns;           /* Of a fetch: its own. */
+    uint64_t looked_ns;             /* Of a fetch: when `ready_ns` was said. */
     uint32_t next;                  /* In its list. */
     uint32_t head;                  /* Of a put: 1 + an item whose hash leads to here; 0: none. */
     uint32_t twin;                  /* Of a put: 1 + the item that goes for it; 0: none. */
@@ -187,8 +188,11 @@ struct yb_core_member {
     uint64_t watch_after_ns;      /* No new call before. */
     struct yb_core_io *open;      /* Being filled by pump ... */
     struct yb_core_io *open_near; /* ... for the engine's way. */
-    struct yb_core_leave *leave;  /* Being filled by a cancel; NULL: none. */
-    yb_transfer_peer near;        /* Its engine, for ours; 0: not opened. */
+    /* What a fetch was told of before wants so many bytes of its SSD, and of its object store. */
+    const struct yb_core_work *ahead_of;
+    uint64_t ahead_bytes[2];
+    struct yb_core_leave *leave; /* Being filled by a cancel; NULL: none. */
+    yb_transfer_peer near;       /* Its engine, for ours; 0: not opened. */
     uint64_t near_since_ns;
     uint64_t nearness_ns;              /* When it was looked up ... */
     uint32_t nearness;                 /* ... and what it was: YB_TRANSFER_NEAR_ bits. */

@@ -440,6 +440,9 @@ yb_directory_handle_heartbeat(struct yb_directory *directory, struct yb_request 
     slot->used = body.live + body.in_flight + body.ungranted + body.quarantined;
     slot->backlog = body.backlog;
     slot->rate = body.rate;
+    slot->ssd = (struct yb_members_below){body.ssd_backlog, body.ssd_rate, body.ssd_base_us};
+    slot->object =
+        (struct yb_members_below){body.object_backlog, body.object_rate, body.object_base_us};
     take_use(directory, slot, &body.use);
     yb_members_heard(directory->members, slot, yb_directory_now(directory));
     yb_directory_mirror(directory, slot);
@@ -530,6 +533,12 @@ store_member(struct yb_directory *directory, const struct yb_members_slot *slot,
         .used = slot->used,
         .backlog = slot->backlog,
         .rate = slot->rate,
+        .ssd_backlog = slot->ssd.backlog,
+        .ssd_rate = slot->ssd.rate,
+        .object_backlog = slot->object.backlog,
+        .object_rate = slot->object.rate,
+        .ssd_base_us = slot->ssd.base_us,
+        .object_base_us = slot->object.base_us,
         .age_ms = (yb_directory_now(directory) - slot->answered_ns) / YB_NS_PER_MS,
         .identity = slot->facts.identity,
         .host = slot->facts.host,

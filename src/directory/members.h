@@ -70,6 +70,13 @@ struct yb_members_facts {
     bool keeps; /* Blocks outlive it, on media of its own. */
 };
 
+/* How soon a load from a tier below memory would be there: base + (backlog + bytes) / rate. */
+struct yb_members_below {
+    uint64_t backlog;
+    uint64_t rate; /* 0: there is no such tier, or it does not work. */
+    uint32_t base_us;
+};
+
 /* One life, for its owner to read. */
 struct yb_members_slot {
     struct yb_members_facts facts;
@@ -78,6 +85,8 @@ struct yb_members_slot {
     uint64_t used;     /* As of its last heartbeat. */
     uint64_t backlog;
     uint64_t rate;
+    struct yb_members_below ssd;
+    struct yb_members_below object;
     uint64_t heard_ns;    /* Counted time at which it was heard last. */
     uint64_t answered_ns; /* The caller's time of it. */
     uint16_t slot;

@@ -40,6 +40,8 @@
 
 struct yb_member;
 
+enum yb_member_below { YB_MEMBER_SSD, YB_MEMBER_OBJECT, YB_MEMBER_BELOW };
+
 /* What heartbeats carry; written by the node's thread, read by the heart's. */
 struct yb_member_vitals {
     _Atomic uint64_t live;
@@ -48,6 +50,11 @@ struct yb_member_vitals {
     _Atomic uint64_t quarantined;
     _Atomic uint64_t backlog;
     _Atomic uint64_t rate;
+    struct {
+        _Atomic uint64_t backlog;
+        _Atomic uint64_t rate; /* 0: there is no such tier, or it does not work. */
+        _Atomic uint32_t base_us;
+    } below[YB_MEMBER_BELOW];       /* How soon a load would be there. */
     _Atomic uint64_t flush_version; /* Of the tenants' list that was applied. */
     _Atomic uint32_t drained;
     _Atomic uint32_t use_sequence; /* Odd while `uses` is being written. */

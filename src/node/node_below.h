@@ -74,6 +74,8 @@ struct yb_node_loading {
     struct yb_node *node;
     struct yb_block *block; /* IN_FLIGHT: where it comes to. */
     uint64_t began_ns;
+    uint64_t asked_ns; /* When the present tier was asked, ... */
+    uint64_t said_ns;  /* ... and how long it was to take. */
     struct yb_node_join *joins;
     uint32_t record; /* Index on the shelf. */
     uint16_t number; /* From 1. */

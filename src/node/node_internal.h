@@ -74,6 +74,12 @@ extern const struct yb_stats_label yb_node_label_tier;
     X(LOADED_BYTES, COUNTER, BYTES, "loaded", NULL, NULL, "bytes of such blocks")                   \
     X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", NULL, NULL, "loads that a tier could not do")   \
     X(JOINED,       COUNTER, COUNT, "joined", NULL, NULL, "readers that joined a load under way")   \
+    X(LOAD_TIME,    HISTOGRAM, NANOSECONDS, "load", &yb_node_label_tier, NULL,                      \
+      "how long loads took, by the tier that a block came from")                                    \
+    X(LOAD_TOOK,    COUNTER, NANOSECONDS, "load_took", &yb_node_label_tier, NULL,                   \
+      "the sum of that ...")                                                                        \
+    X(LOAD_SAID,    COUNTER, NANOSECONDS, "load_forecast", &yb_node_label_tier, NULL,               \
+      "... and of what the tier forecast when they began")                                          \
     X(LEFT,         COUNTER, COUNT, "left", NULL, NULL,                                             \
       "readers that left a load before its end: cancelled, late, or gone")                          \
     X(LOADS_CANCELLED, COUNTER, COUNT, "loads_cancelled", NULL, NULL,                               \

@@ -128,6 +128,32 @@ cost_us(const struct yb_node_loading *loading)
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
+/* How long a load of so many bytes will take. */
+static uint64_t
+forecast_ns(struct yb_tier *tier, enum yb_class traffic_class, uint64_t bytes)
+{
+    struct yb_tier_forecast told = yb_tier_forecast(tier, traffic_class);
+    double ns = (double)told.base_us * (double)YB_NS_PER_US;
+
+    if (told.bytes_per_second != 0) {
+        ns += (double)(told.backlog_bytes + bytes) * 1e9 / (double)told.bytes_per_second;
+    }
+    return (uint64_t)ns;
+}
+
+static void
+count_time(const struct yb_node_loading *loading)
+{
+    const struct yb_node *node = loading->node;
+    uint32_t tier = node->below->levels[loading->level].kind;
+    uint64_t took_ns = yb_node_now(node) - loading->asked_ns;
+
+    yb_stats_observe_at(node->shard, node->stats_first + YB_NODE_STAT_LOAD_TIME, tier, 0, took_ns);
+    yb_stats_add_at(node->shard, node->stats_first + YB_NODE_STAT_LOAD_TOOK, tier, 0, took_ns);
+    yb_stats_add_at(node->shard, node->stats_first + YB_NODE_STAT_LOAD_SAID, tier, 0,
+                    loading->said_ns);
+}
+
 /* What came up is granted: make it a block. Returns it, or NULL with *status_out. */
 static struct yb_block *
 land(struct yb_node_loading *loading, enum yb_status *status_out)
@@ -183,6 +209,7 @@ on_loaded(struct yb_tier_op *op, enum yb_status status)
         return;
     }
     if (status == YB_OK) {
+        count_time(loading);
         block = land(loading, &status);
     } else if (!node->stopping) {
         if (status == YB_TIMED_OUT) { /* The time of the most hurried one. */
@@ -229,6 +256,9 @@ start(struct yb_node_loading *loading)
         loading->tried |= (uint8_t)(1u << i);
         loading->level = (uint8_t)i;
         combine(loading, &loading->load.op.traffic_class, &loading->load.op.deadline_ns);
+        loading->asked_ns = yb_node_now(node);
+        loading->said_ns =
+            forecast_ns(level->tier, loading->load.op.traffic_class, loading->load.length);
         status = yb_tier_load(level->tier, &loading->load);
         status = status == YB_AGAIN ? YB_NOT_READY : status;
     }

@@ -412,6 +412,24 @@ static const char *const tier_words[] = {"miss", "device", "dram", "ssd", "objec
 const struct yb_stats_label yb_node_label_tier = {
     .name = "tier", .words = tier_words, .count = sizeof(tier_words) / sizeof(tier_words[0])};
 
+/* Let heartbeats say how soon a load would be there: one of the middle class, for readers' classes
+ * are not known here. */
+static void
+show_forecast(struct yb_node *node, const struct yb_node_level *level)
+{
+    struct yb_member_vitals *vitals = yb_member_vitals(node->member);
+    uint32_t at = level->kind == YB_WIRE_TIER_SSD ? YB_MEMBER_SSD : YB_MEMBER_OBJECT;
+    struct yb_tier_forecast told = {.base_us = 0};
+
+    if (yb_node_level_works(level)) {
+        told = yb_tier_forecast(level->tier, YB_CLASS_THROUGHPUT);
+    }
+    atomic_store(&vitals->below[at].backlog, told.backlog_bytes);
+    atomic_store(&vitals->below[at].rate, told.bytes_per_second);
+    atomic_store(&vitals->below[at].base_us,
+                 told.base_us < UINT32_MAX ? (uint32_t)told.base_us : UINT32_MAX);
+}
+
 void
 yb_node_below_show(struct yb_node *node)
 {
@@ -422,6 +440,7 @@ yb_node_below_show(struct yb_node *node)
         if (level->tier != NULL) {
             yb_tier_info(level->tier, &info);
         }
+        show_forecast(node, level);
         const struct {
             enum yb_node_stat stat;
             uint64_t value;

@@ -57,6 +57,7 @@ begin(void)
         .nodes = 1,
         .clients = 2,
         .tiers = 1,
+        .tier_ms = 20,
         .tune_client = few_messages,
     });
 
@@ -295,6 +296,61 @@ test_fetch__a_reader_that_is_gone_has_left(void **state)
     store_steps_end(world);
 }
 
+/* F10: by what its node last told, through the directory. */
+static void
+test_fetch__says_when_each_block_can_be_here(void **state)
+{
+    struct store_world *world = begin();
+    struct yb_tier *tier = node_of(world)->below->levels[0].tier;
+    struct yb_tier_forecast told = yb_tier_forecast(tier, YB_CLASS_THROUGHPUT);
+    uint64_t base_ns = told.base_us * YB_NS_PER_US;
+    struct yb_client_counters counters;
+    uint64_t said_ns = 0;
+    struct store_op *op;
+
+    (void)state;
+    op = fetch(world, 0, 0, COUNT);
+    assert_true(store_settle(world, LONG_MS));
+    for (uint32_t i = 0; i < COUNT; i++) { /* Each behind those before it. */
+        assert_came(op, i);
+        assert_int_equal(op->items[i].tier, YB_CLIENT_TIER_SSD);
+        assert_true(op->items[i].ready_ns > (i > 0 ? op->items[i - 1].ready_ns : base_ns));
+        assert_true(op->items[i].ready_ns < base_ns + YB_NS_PER_MS);
+        said_ns += op->items[i].ready_ns;
+    }
+    yb_client_core_counters(op->life->client, &counters);
+    assert_int_equal(counters.fetched, COUNT);
+    assert_int_equal(counters.fetch_said_ns, said_ns);
+    assert_true(counters.fetch_took_ns >= COUNT * base_ns);
+    store_steps_end(world);
+}
+
+static void
+test_fetch__says_that_a_block_waits_behind_those_of_others(void **state)
+{
+    struct store_world *world = begin();
+    struct yb_tier *tier = node_of(world)->below->levels[0].tier;
+    struct yb_tier_forecast told;
+    uint64_t behind_ns;
+    struct store_op *op;
+
+    (void)state;
+    disk(world)->stalled = true;
+    (void)fetch(world, 1, 0, COUNT - 1);
+    store_run_ms(world, 3000); /* It is told. */
+    told = yb_tier_forecast(tier, YB_CLASS_THROUGHPUT);
+    assert_true(told.backlog_bytes > 0);
+    behind_ns = (uint64_t)((double)told.backlog_bytes * 1e9 / (double)told.bytes_per_second);
+    op = fetch(world, 0, COUNT - 1, 1);
+    store_run_ms(world, STEP_MS);
+    assert_true(op->looked);
+    assert_true(op->items[0].ready_ns >= told.base_us * YB_NS_PER_US + behind_ns);
+    disk(world)->stalled = false;
+    assert_true(store_settle(world, LONG_MS));
+    assert_came(op, 0);
+    store_steps_end(world);
+}
+
 struct probe {
     struct yb_node_join join; /* First. */
     struct yb_node *node;
@@ -358,6 +414,8 @@ main(void)
         cmocka_unit_test(test_fetch__an_item_is_late_alone),
         cmocka_unit_test(test_fetch__ends_each_item_once_when_the_node_starts_again),
         cmocka_unit_test(test_fetch__a_reader_that_is_gone_has_left),
+        cmocka_unit_test(test_fetch__says_when_each_block_can_be_here),
+        cmocka_unit_test(test_fetch__says_that_a_block_waits_behind_those_of_others),
         cmocka_unit_test(test_fetch__who_joins_a_load_that_ends_gets_the_block),
     };
 
