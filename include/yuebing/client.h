@@ -14,6 +14,7 @@
  *     yb_client_exist     -> which are there, without reading them
  *     yb_client_remove    -> away with them
  *     yb_client_pin       -> borrow blocks of a node on this host, without a copy
+ *     yb_client_hold      -> keep blocks where they lie, as long as they are read now and then
  *
  * What one may rely on (docs/semantics.md has a row for each call and failure)
  *   S1  put OK: from now on every get and exist of every client finds the block, until it is
@@ -106,6 +107,7 @@ struct yb_client_item {
     uint64_t parent; /* put: first 8 bytes of the hash of the block before; 0: none. */
     uint64_t
         timeout_ns; /* fetch: its own limit, if it is shorter than the call's; 0: the call's. */
+    uint64_t held;  /* get: read what yb_client_hold() keeps, by the `pin` that it gave; 0: none. */
 
     /* ---- results ---- */
     enum yb_status status;
@@ -115,7 +117,7 @@ struct yb_client_item {
     uint32_t replicas; /* put: copies that were made; exist: that there are. */
     uint64_t eta_ns;   /* exist, IN_PROGRESS: when it may be there. */
     const void *data;  /* pin: the value. */
-    uint64_t pin;      /* pin: for the release. */
+    uint64_t pin;      /* pin, hold: for the release; hold: for `held`. */
     uint64_t ready_ns; /* fetch: how long it will take, as of the lookup; 0: not known. */
     uint32_t tier;     /* fetch: enum yb_client_tier, as of the lookup. */
     bool gated; /* exist, NOT_FOUND: it is there (`grant`, `size`, `replicas`), and the reuse gate
@@ -140,7 +142,7 @@ struct yb_client_call {
     struct yb_id trace_id;
     uint64_t parent_span;
     struct yb_client_put_options put;
-    uint32_t hold_ms; /* exist: keep what is there so long. */
+    uint32_t hold_ms; /* exist, hold: keep what is there so long; get by `held`: from now on. */
     bool force;       /* remove: even what is held. */
 };
 
@@ -193,8 +195,17 @@ YB_API YB_CHECKED enum yb_status yb_client_pin(struct yb_client *client,
                                                struct yb_client_item *items, uint32_t count,
                                                const struct yb_client_call *call);
 
-/* Give borrowed blocks back. Each item's status says whether it was there to the end: OK, or STALE
- * (it was removed or replaced meanwhile; the bytes stayed what they were). */
+/* Keep blocks in the memory of their nodes, wherever these are, for `hold_ms` (a minute at most). A
+ * get whose item has `held` set asks that node, and no directory, and keeps the block for `hold_ms`
+ * more from then on; STALE, NOT_FOUND: it was removed or replaced, or the time between two reads
+ * was too long. `size` and `grant` are known then. UNSUPPORTED: it lies below memory, or in parts;
+ * LEASED: too much is lent to this process already. */
+YB_API YB_CHECKED enum yb_status yb_client_hold(struct yb_client *client,
+                                                struct yb_client_item *items, uint32_t count,
+                                                const struct yb_client_call *call);
+
+/* Give borrowed and held blocks back. Each item's status says whether it was there to the end: OK
+ * or STALE: it was removed or replaced meanwhile; borrowed bytes stayed what they were. */
 YB_API YB_CHECKED enum yb_status yb_client_release(struct yb_client *client,
                                                    struct yb_client_item *items, uint32_t count);
 

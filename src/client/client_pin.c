@@ -92,6 +92,13 @@ yb_client_release(struct yb_client *client, struct yb_client_item *items, uint32
     return yb_client_run_items(client, YB_CLIENT_RELEASE, items, count, NULL);
 }
 
+enum yb_status
+yb_client_hold(struct yb_client *client, struct yb_client_item *items, uint32_t count,
+               const struct yb_client_call *call)
+{
+    return yb_client_run_items(client, YB_CLIENT_HOLD, items, count, call);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 enum yb_status

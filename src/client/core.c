@@ -245,7 +245,8 @@ hash_keys(struct yb_core_work *work, uint32_t first, uint32_t end)
     struct yb_client_core *core = work->core;
     const struct yb_client_item *items = work->batch->items;
     struct yb_hash_bytes tenant = {core->options.tenant, strlen(core->options.tenant)};
-    bool reads = work->batch->kind == YB_CLIENT_GET || work->batch->kind == YB_CLIENT_PIN;
+    bool reads = work->batch->kind == YB_CLIENT_GET || work->batch->kind == YB_CLIENT_PIN ||
+                 work->batch->kind == YB_CLIENT_HOLD;
     struct yb_hash_bytes keys[HASH_STEP] = {{NULL, 0}};
     struct yb_id ids[HASH_STEP];
 
@@ -282,7 +283,8 @@ work_join(struct yb_core_work *work)
         switch (batch->kind) {
         case YB_CLIENT_PUT: break; /* By yb_core_put_begin(). */
         case YB_CLIENT_GET:
-        case YB_CLIENT_PIN: yb_core_get_begin(work, i); break;
+        case YB_CLIENT_PIN:
+        case YB_CLIENT_HOLD: yb_core_get_begin(work, i); break;
         case YB_CLIENT_EXIST: yb_core_push(work, &work->lookup, i, YB_CORE_WANT_LOOKUP); break;
         case YB_CLIENT_FETCH:
             break; /* By yb_core_fetch_begin(). */
@@ -361,6 +363,8 @@ on_rest(struct yb_timer *timer)
         if (work->batch->kind == YB_CLIENT_PUT) {
             yb_core_push(work, &work->intent, index, YB_CORE_WANT_INTENT);
         } else if (work->batch->kind == YB_CLIENT_REMOVE) {
+            yb_core_push(work, &work->ready, index, YB_CORE_READY);
+        } else if (work->items[index].held != 0) {
             yb_core_push(work, &work->ready, index, YB_CORE_READY);
         } else {
             yb_core_push(work, &work->lookup, index, YB_CORE_WANT_LOOKUP);

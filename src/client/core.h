@@ -82,6 +82,7 @@ enum yb_client_batch_kind {
     YB_CLIENT_REMOVE,
     YB_CLIENT_REMOVE_ALL, /* No items; its count is in `total`. */
     YB_CLIENT_PIN,        /* Borrow; the bytes of an item are at `data`. */
+    YB_CLIENT_HOLD,       /* Keep it where it lies, for reads by `held`. */
     YB_CLIENT_RELEASE,    /* Give back, by `pin`. */
     YB_CLIENT_FETCH,      /* A get whose items are looked up first, and end one by one. */
 };
@@ -96,7 +97,7 @@ struct yb_client_batch {
     struct yb_client_item *items;
     uint32_t count;
     struct yb_client_put_options put;
-    uint32_t hold_ms; /* EXIST. */
+    uint32_t hold_ms; /* EXIST, HOLD, GET by `held`. */
     bool force;       /* REMOVE, REMOVE_ALL. */
     /* Of stripe.h, which alone sets them. */
     bool raw;             /* GET: a manifest is read as what it is. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of this host's nodes that are borrowed: read where they lie.
+ * Blocks of this host's nodes that are borrowed, read where they lie; and blocks of any node that
+ * are held there, read by messages that renew the hold (RULES D3).
  *
  * PIN with `borrow` --> where --> the pool, mapped here --> data ... --> RELEASE --> OK, STALE
+ *              hold --> GET that names the pin, again and again ... --> RELEASE
  *
- * A loan is a record of this process: in which mapping it lies, and which pin of which node it is.
+ * A loan is a record of this process: which pin of which node it is, and in which mapping it lies.
  * The handle of an item has the record's generation inside. The loans of one node's pool share its
  * mapping, which the last of them lets go before its release is said, so that nothing is read from
  * memory that may be somebody else's. A release that does not reach the node is said again.
@@ -27,8 +29,11 @@ struct yb_core_borrowed {
 };
 
 struct loan {
-    struct yb_core_borrowed *from; /* NULL: free. */
+    struct yb_core_borrowed *from; /* NULL: held, not borrowed. */
+    uint64_t incarnation;          /* Of the node; 0: the record is free. */
     uint64_t pin;
+    uint64_t grant;
+    uint16_t slot;
     uint32_t generation;
     uint32_t next_free; /* Index + 1. */
 };
@@ -96,8 +101,11 @@ loan_end(struct yb_client_core *core, struct loan *loan)
 {
     struct yb_core_loans *table = core->loans;
 
-    let_go(core, loan->from);
+    if (loan->from != NULL) {
+        let_go(core, loan->from);
+    }
     loan->from = NULL;
+    loan->incarnation = 0;
     loan->generation++;
     loan->next_free = table->free;
     table->free = (uint32_t)(loan - table->loans) + 1;
@@ -113,7 +121,7 @@ loan_of(struct yb_core_loans *table, uint64_t handle)
         return NULL;
     }
     loan = &table->loans[index];
-    return loan->from != NULL && loan->generation == handle >> 32 ? loan : NULL;
+    return loan->incarnation != 0 && loan->generation == handle >> 32 ? loan : NULL;
 }
 
 /* Take the mapping of a region of a member's, for one loan more. */
@@ -148,6 +156,32 @@ map(struct yb_client_core *core, struct yb_core_member *member, uint64_t region,
     return YB_OK;
 }
 
+/* Fill a record in, and hand its handle out. */
+static void
+enter(struct yb_core_io *io, struct loan *loan, struct yb_client_item *out,
+      const struct yb_wire_pin_answer *answer)
+{
+    loan->incarnation = io->incarnation;
+    loan->slot = io->slot;
+    loan->pin = answer->pin;
+    loan->grant = answer->grant;
+    out->pin = (uint64_t)loan->generation << 32 | (uint64_t)(loan - io->core->loans->loans + 1);
+}
+
+/* Keep what a node holds. */
+static enum yb_status
+keep_held(struct yb_core_io *io, struct yb_client_item *out,
+          const struct yb_wire_pin_answer *answer)
+{
+    struct loan *loan = loan_take(io->core);
+
+    if (loan == NULL) {
+        return YB_LEASED;
+    }
+    enter(io, loan, out, answer);
+    return YB_OK;
+}
+
 /* Keep what a node has lent. */
 static enum yb_status
 keep(struct yb_core_io *io, struct yb_client_item *out, const struct yb_wire_pin_answer *answer)
@@ -176,9 +210,8 @@ keep(struct yb_core_io *io, struct yb_client_item *out, const struct yb_wire_pin
         return YB_LEASED;
     }
     loan->from = from;
-    loan->pin = answer->pin;
     out->data = from->memory.bytes + answer->offset;
-    out->pin = (uint64_t)loan->generation << 32 | (uint64_t)(loan - core->loans->loans + 1);
+    enter(io, loan, out, answer);
     return YB_OK;
 }
 
@@ -204,7 +237,8 @@ yb_core_borrow_take(struct yb_core_io *io, uint32_t at, const struct yb_wire_pin
         yb_core_give(io, answer->pin);
         return;
     }
-    status = keep(io, out, answer);
+    status =
+        work->batch->kind == YB_CLIENT_HOLD ? keep_held(io, out, answer) : keep(io, out, answer);
     if (status == YB_OK) {
         work->core->counters.gets++;
         work->core->counters.hits++;
@@ -220,6 +254,29 @@ yb_core_borrow_take(struct yb_core_io *io, uint32_t at, const struct yb_wire_pin
     } else {
         yb_core_end(work, index, status);
     }
+}
+
+/* ---- reads by a hold ------------------------------------------------------------------------- */
+
+void
+yb_core_held_begin(struct yb_core_work *work, uint32_t index)
+{
+    struct yb_core_item *item = &work->items[index];
+    const struct loan *loan = loan_of(work->core->loans, work->batch->items[index].held);
+    const struct yb_core_member *member =
+        loan == NULL ? NULL : yb_core_member(work->core, loan->slot);
+
+    if (member == NULL || member->wire.incarnation != loan->incarnation) {
+        item->phase = YB_CORE_SENT;
+        work->core->counters.gets++;
+        yb_core_end(work, index, YB_STALE); /* It was given back, or the node's life is over. */
+        return;
+    }
+    item->held = loan->pin;
+    item->grant = loan->grant;
+    item->slots[0] = loan->slot;
+    item->slot_count = 1;
+    yb_core_push(work, &work->ready, index, YB_CORE_READY);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
@@ -277,8 +334,8 @@ release_item(struct yb_core_work *work, uint32_t index)
         yb_core_end(work, index, YB_CLOSED); /* It was given back before, or never lent. */
         return true;
     }
-    member = yb_core_member(core, loan->from->slot);
-    if (member == NULL || member->wire.incarnation != loan->from->incarnation) {
+    member = yb_core_member(core, loan->slot);
+    if (member == NULL || member->wire.incarnation != loan->incarnation) {
         loan_end(core, loan);
         yb_core_end(work, index, YB_STALE); /* The node's life is over, and so is the block's. */
         return true;
@@ -333,8 +390,8 @@ yb_core_loans_stop(struct yb_client_core *core)
     for (uint32_t i = 0; table != NULL && i < table->count; i++) {
         struct loan *loan = &table->loans[i];
 
-        if (loan->from != NULL) {
-            yb_core_give_to(core, loan->from->slot, loan->from->incarnation, loan->pin);
+        if (loan->incarnation != 0) {
+            yb_core_give_to(core, loan->slot, loan->incarnation, loan->pin);
             loan_end(core, loan);
         }
     }

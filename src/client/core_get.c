@@ -16,7 +16,7 @@
 
 /* ---- lookups -------------------------------------------------------------------------------- */
 
-/* Begin an item of a get: by a hint, or by a lookup. */
+/* Begin an item of a get: by a hold, by a hint, or by a lookup. */
 void
 yb_core_get_begin(struct yb_core_work *work, uint32_t index)
 {
@@ -24,6 +24,10 @@ yb_core_get_begin(struct yb_core_work *work, uint32_t index)
     struct yb_core_item *item = &work->items[index];
     struct yb_hint hint;
 
+    if (work->batch->kind == YB_CLIENT_GET && work->batch->items[index].held != 0) {
+        yb_core_held_begin(work, index);
+        return;
+    }
     if (!yb_hints_find(core->hints, item->hash, &hint)) {
         yb_core_push(work, &work->lookup, index, YB_CORE_WANT_LOOKUP);
         return;
@@ -228,6 +232,11 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
                                           : why);
         return;
     }
+    if (item->held != 0) { /* It is held there, and nowhere else. */
+        core->counters.gets++;
+        yb_core_end(work, index, why);
+        return;
+    }
     yb_core_fetch_missed(work, index);
     over = yb_core_fetch_over(work, index);
     if (over != YB_OK) {
@@ -303,8 +312,10 @@ yb_core_get_striped(struct yb_core_work *work, uint32_t index, uint16_t flags)
     if (batch->raw) {
         return false;
     }
-    /* It does not lie in one piece: there is nothing to be borrowed. */
-    yb_core_end(work, index, batch->kind == YB_CLIENT_PIN ? YB_UNSUPPORTED : YB_IN_PROGRESS);
+    /* It does not lie in one piece: there is nothing to be borrowed or held. */
+    yb_core_end(work, index,
+                batch->kind == YB_CLIENT_PIN || batch->kind == YB_CLIENT_HOLD ? YB_UNSUPPORTED
+                                                                              : YB_IN_PROGRESS);
     return true;
 }
 
@@ -430,6 +441,7 @@ yb_core_get_close(struct yb_core_io *io)
     memset(io->body, 0, YB_WIRE_GET_BYTES);
     io->leave_ticket = yb_core_random(io->core) | 1;
     yb_wire_put_u64(io->body + YB_WIRE_GET_AT_TICKET, io->leave_ticket);
+    yb_wire_put_u32(io->body + YB_WIRE_GET_AT_DURATION_MS, work->batch->hold_ms);
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_ITEMS, io->count);
     yb_wire_put_u32(io->body + YB_WIRE_GET_AT_KEYS, io->key_bytes);
     io->call.body_bytes = keys_at + io->key_bytes;
@@ -465,6 +477,7 @@ yb_core_get_add(struct yb_core_io *io, uint32_t index)
         .grant = item->grant,
         .offset = asked->ranged ? asked->offset : 0,
         .length = item->room,
+        .held = item->held,
         .key_bytes = (uint16_t)asked->key_bytes,
         .ranged = asked->ranged,
     };

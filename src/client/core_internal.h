@@ -73,6 +73,7 @@ struct yb_core_item {
     struct yb_id hash;
     uint64_t grant;                 /* That is expected; 0: any. */
     uint64_t room;                  /* Bytes of its pieces. */
+    uint64_t held;                  /* The node's pin that it is read by; 0: none. */
     uint64_t epoch;                 /* Of a put: of the directory that it was announced to. */
     uint64_t deadline_ns;           /* Of a fetch: its own. */
     uint64_t looked_ns;             /* Of a fetch: when `ready_ns` was said. */
@@ -445,7 +446,10 @@ void yb_core_held_look(struct yb_client_core *core);
 
 /* ---- core_borrow.c -------------------------------------------------------------------------- */
 
-/* What became of an item that was pinned to be borrowed. */
+/* Begin an item that is read by a hold: at its node, and nowhere else. */
+void yb_core_held_begin(struct yb_core_work *work, uint32_t index);
+
+/* What became of an item that was pinned to be borrowed or held. */
 void yb_core_borrow_take(struct yb_core_io *io, uint32_t at,
                          const struct yb_wire_pin_answer *answer);
 void yb_core_release_pump(struct yb_core_work *work);

@@ -216,6 +216,9 @@ yb_core_get_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
     if (work->batch->kind == YB_CLIENT_PIN) {
         return borrow_route(work, index, member);
     }
+    if (work->batch->kind == YB_CLIENT_HOLD) {
+        return YB_CORE_NEAR; /* By PIN, which is a message like any other. */
+    }
     if (yb_core_is_device(work, index)) {
         if (reach(core, member)) {
             return YB_CORE_NEAR;
@@ -338,7 +341,7 @@ yb_core_give_to(struct yb_client_core *core, uint16_t slot, uint64_t incarnation
 {
     struct yb_core_near *near = core->near;
 
-    if (pin == 0) {
+    if (pin == 0 || near == NULL) { /* Without an engine it is a hold, which ends by itself. */
         return;
     }
     if (near->pin_count == YB_CORE_PINS_MAX) {
@@ -689,7 +692,7 @@ on_pinned(struct yb_call *call)
 {
     struct yb_core_io *io = call->owner;
     struct yb_core_work *work = io->work;
-    bool borrow = work->batch->kind == YB_CLIENT_PIN;
+    bool kept = work->batch->kind == YB_CLIENT_PIN || work->batch->kind == YB_CLIENT_HOLD;
     struct yb_wire_pins answers;
     uint32_t count = 0;
     enum yb_status status = call->status;
@@ -711,7 +714,7 @@ on_pinned(struct yb_call *call)
         struct yb_wire_pin_answer answer;
 
         yb_wire_pin_answer_at(&answers.answers, i, &answer);
-        if (borrow) {
+        if (kept) {
             yb_core_borrow_take(io, i, &answer);
         } else {
             take_pin(io, i, &answer, &count);
@@ -735,11 +738,18 @@ on_pinned(struct yb_call *call)
 void
 yb_core_pin_send(struct yb_core_io *io)
 {
-    bool borrow = io->work->batch->kind == YB_CLIENT_PIN;
+    const struct yb_client_batch *batch = io->work->batch;
+    bool hold = batch->kind == YB_CLIENT_HOLD;
+    bool borrow = batch->kind == YB_CLIENT_PIN;
 
     yb_core_get_close(io);
-    yb_wire_put_u32(io->body + YB_WIRE_GET_AT_DURATION_MS, borrow ? 0 : PIN_MS);
-    yb_wire_put_u8(io->body + YB_WIRE_GET_AT_BORROW, borrow);
+    if (!hold) { /* The same of the pin that reads, and of a hold that it renews. */
+        yb_wire_put_u32(io->body + YB_WIRE_GET_AT_DURATION_MS, borrow ? 0
+                                                               : batch->hold_ms > PIN_MS
+                                                                   ? batch->hold_ms
+                                                                   : PIN_MS);
+    }
+    yb_wire_put_u8(io->body + YB_WIRE_GET_AT_BORROW, hold ? 2 : borrow);
     io->call.lane = YB_WIRE_LANE_CONTROL;
     io->sent_ns = yb_core_now(io->core);
     io->moved = 0;

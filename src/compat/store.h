@@ -214,7 +214,7 @@ int32_t yb_compat_host_free(void *base);
 
 /* ---- sessions (RULES D3) ------------------------------------------------------------------- */
 
-/* 0 or a code for each: pins one replica in memory for the lease's time. */
+/* 0 or a code for each: pins one replica in memory for the lease's time, which reads renew. */
 void yb_compat_store_get_session_start(struct yb_compat_store *store, const yb_compat_key *keys,
                                        uint32_t count, int32_t *codes_out);
 /* Ranges of keys with a session: no directory is asked. sources[i][j] is the offset in the value of

@@ -2,10 +2,11 @@
  *
  * Sessions: many reads, or many writes, of values that are looked up once.
  *
- * Reading (RULES D3). A start holds the key for the lease's time, and borrows the value where it
- * lies if that is on this host. What cannot be borrowed is read from the node by its hint: no
- * directory is asked either way. What comes of a read counts if the lease has not run out and the
- * version is still the one of the start.
+ * Reading (RULES D3). A start borrows the value where it lies if that is on this host; otherwise it
+ * holds it in its node's memory for the lease's time, which every read renews. What a node neither
+ * lends nor holds (it lies below memory, or too much is lent) the directory holds once, and it is
+ * read from the node by its hint. No directory is asked by a read. What comes of it counts if the
+ * lease has not run out and the version is still the one of the start.
  *
  * Writing. The bytes are put together here and put when the session ends, so that nobody sees, and
  * no node keeps, half a value of a writer that died.
@@ -34,9 +35,9 @@ struct yb_compat_session {
     uint64_t size;
     /* ---- reading ---- */
     uint64_t grant;
-    uint64_t until_ns;
+    uint64_t until_ns;   /* Under the lock. */
     const uint8_t *data; /* Borrowed; NULL: it is read from the node. */
-    uint64_t pin;
+    uint64_t pin;        /* By which it is borrowed or held; 0: it is neither. */
     /* ---- writing ---- */
     bool sealed;
     bool ending; /* Somebody ends it now. */
@@ -99,7 +100,7 @@ free_replicate(struct yb_compat_replicate *replicate)
 static void
 destroy(struct yb_client *client, struct yb_compat_session *session)
 {
-    if (session->data != NULL) {
+    if (session->pin != 0) {
         struct yb_client_item item = {
             .key = session->key, .key_bytes = session->key_bytes, .pin = session->pin};
 
@@ -243,33 +244,46 @@ yb_compat_sessions_end(struct yb_compat_store *store, struct yb_client *client)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* Borrow those values that lie on this host; the others stay to be asked for. */
+typedef enum yb_status (*pin_fn)(struct yb_client *client, struct yb_client_item *items,
+                                 uint32_t count, const struct yb_client_call *call);
+
+/* Pin the values of those sessions that have no pin yet; those that cannot be stay without. */
 static void
-borrow(struct yb_client *client, struct yb_compat_session **sessions, uint32_t count)
+pin(struct yb_client *client, struct yb_compat_session **sessions, uint32_t count, pin_fn how)
 {
     const struct yb_client_call call = {
         .struct_bytes = sizeof(call),
         .timeout_ns = YB_COMPAT_LOOK_NS,
+        .hold_ms = YB_COMPAT_LEASE_MS,
     };
     struct yb_client_item *items = calloc(count, sizeof(*items));
     enum yb_status status = YB_NO_MEMORY;
+    uint32_t asked = 0;
 
     for (uint32_t i = 0; items != NULL && i < count; i++) {
-        items[i].key = sessions[i]->key;
-        items[i].key_bytes = sessions[i]->key_bytes;
+        if (sessions[i]->pin == 0) {
+            items[asked].key = sessions[i]->key;
+            items[asked++].key_bytes = sessions[i]->key_bytes;
+        }
     }
-    if (items != NULL && count <= YB_CLIENT_ITEMS_MAX && count > 0) {
-        status = yb_client_pin(client, items, count, &call);
+    if (items != NULL && asked > 0 && asked <= YB_CLIENT_ITEMS_MAX) {
+        status = how(client, items, asked, &call);
     }
+    asked = 0;
     for (uint32_t i = 0; status == YB_OK && i < count; i++) {
-        if (items[i].status != YB_OK) {
+        const struct yb_client_item *item = &items[asked];
+
+        if (sessions[i]->pin != 0) {
             continue;
         }
-        /* The newest is as good as the one that was found a moment ago. */
-        sessions[i]->data = items[i].data;
-        sessions[i]->pin = items[i].pin;
-        sessions[i]->size = items[i].size;
-        sessions[i]->grant = items[i].grant;
+        asked++;
+        if (item->status == YB_OK) {
+            /* The newest is as good as the one that was found a moment ago. */
+            sessions[i]->data = item->data;
+            sessions[i]->pin = item->pin;
+            sessions[i]->size = item->size;
+            sessions[i]->grant = item->grant;
+        }
     }
     free(items);
 }
@@ -313,7 +327,8 @@ yb_compat_store_get_session_start(struct yb_compat_store *store, const yb_compat
         }
         codes_out[items.keys[i]] = code;
     }
-    borrow(client, made, started);
+    pin(client, made, started, yb_client_pin);
+    pin(client, made, started, yb_client_hold);
     for (uint32_t i = 0; i < started; i++) {
         struct yb_compat_session *old = NULL;
 
@@ -357,6 +372,7 @@ read_remote(struct yb_client *client, const struct yb_compat_session *session,
     const struct yb_client_call call = {
         .struct_bytes = sizeof(call),
         .timeout_ns = YB_COMPAT_MOVE_NS,
+        .hold_ms = YB_COMPAT_LEASE_MS,
     };
     struct yb_client_item *items = calloc(value->count, sizeof(*items));
     uint32_t count = 0;
@@ -378,6 +394,7 @@ read_remote(struct yb_client *client, const struct yb_compat_session *session,
                 .iov_count = 1,
                 .offset = offsets[i],
                 .ranged = true,
+                .held = session->pin,
             };
         }
         end = offsets[i] + value->pieces[i].iov_len;
@@ -421,14 +438,31 @@ read_borrowed(struct yb_compat_store *store, const struct yb_compat_session *ses
     return total;
 }
 
+/* Whether a session's lease is over. One that is not may last until `until_ns` from now on. */
+static bool
+is_over(struct yb_compat_store *store, struct yb_compat_session *session, uint64_t until_ns)
+{
+    bool over;
+
+    yb_lock_acquire(&store->lock);
+    over = yb_clock_now(yb_clock_system()) > session->until_ns;
+    if (!over && session->until_ns < until_ns) {
+        session->until_ns = until_ns;
+    }
+    yb_lock_release(&store->lock);
+    return over;
+}
+
 static int64_t
 read_pieces(struct yb_compat_store *store, struct yb_client *client,
-            const struct yb_compat_session *session, const struct yb_compat_value *value,
+            struct yb_compat_session *session, const struct yb_compat_value *value,
             const uint64_t *offsets)
 {
+    uint64_t renewed_ns =
+        yb_deadline_after(yb_clock_now(yb_clock_system()), YB_COMPAT_LEASE_MS * YB_NS_PER_MS);
     int64_t total;
 
-    if (yb_clock_now(yb_clock_system()) > session->until_ns) {
+    if (is_over(store, session, 0)) {
         return YB_COMPAT_LEASE_EXPIRED;
     }
     if (!pieces_fit(session, value, offsets)) {
@@ -439,7 +473,10 @@ read_pieces(struct yb_compat_store *store, struct yb_client *client,
     }
     total = session->data != NULL ? read_borrowed(store, session, value, offsets)
                                   : read_remote(client, session, value, offsets);
-    return yb_clock_now(yb_clock_system()) > session->until_ns ? YB_COMPAT_LEASE_EXPIRED : total;
+    /* The node has counted the hold anew from after this read began. */
+    return is_over(store, session, total >= 0 && session->pin != 0 ? renewed_ns : 0)
+               ? YB_COMPAT_LEASE_EXPIRED
+               : total;
 }
 
 void

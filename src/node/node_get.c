@@ -66,16 +66,21 @@ range_of(const struct yb_wire_get_item *item, const struct yb_block *block, uint
 }
 
 static void
-get_item(struct yb_node_read *read, const struct yb_wire_get_item *item, const uint8_t *key,
-         uint32_t tenant, const struct yb_request *request, struct yb_wire_get_answer *answer)
+get_item(struct yb_node_read *read, const struct yb_wire_get *body,
+         const struct yb_wire_get_item *item, const uint8_t *key, const struct yb_request *request,
+         struct yb_wire_get_answer *answer)
 {
     struct yb_node *node = read->node;
     const struct yb_node_name name = {item->hash, key, item->key_bytes, item->grant};
     uint64_t offset = item->ranged != 0 ? item->offset : 0;
     enum yb_status status;
     uint64_t bytes = 0;
-    struct yb_block *block = yb_node_find(node, tenant, &name, &status);
+    struct yb_block *block = yb_node_find(node, read->tenant, &name, &status);
 
+    if (block != NULL && !yb_node_renew(node, request, body, item)) {
+        block = NULL;
+        status = YB_STALE;
+    }
     *answer = (struct yb_wire_get_answer){.status = status};
     node->gets_ever++;
     if (block != NULL) {
@@ -133,11 +138,11 @@ static size_t
 get_items(struct yb_node_read *read, struct yb_request *request, const struct yb_wire_get *body)
 {
     struct yb_node *node = read->node;
-    uint32_t tenant = yb_node_tenant_of(node, request);
     size_t at = 0;
     uint8_t *out = node->scratch;
 
-    if (tenant == UINT32_MAX) {
+    read->tenant = yb_node_tenant_of(node, request);
+    if (read->tenant == UINT32_MAX) {
         return 0;
     }
     yb_node_prefetch(node, body);
@@ -150,7 +155,7 @@ get_items(struct yb_node_read *read, struct yb_request *request, const struct yb
             return 0;
         }
         read->index = i;
-        get_item(read, &item, body->keys.bytes + at, tenant, request, &answer);
+        get_item(read, body, &item, body->keys.bytes + at, request, &answer);
         answer.status = yb_node_waited(read->wait, i, answer.status);
         yb_node_count_found(node, read->wait, i, answer.status);
         at += item.key_bytes;

@@ -170,8 +170,9 @@ struct yb_node_wait;
 struct yb_node_read {
     struct yb_node *node;
     uint32_t count;
-    uint32_t use;                    /* Its number, as yb_node_use() gave it, ... */
-    uint32_t index;                  /* ... and of the item that is looked at. */
+    uint32_t use;   /* Its number, as yb_node_use() gave it, ... */
+    uint32_t index; /* ... and of the item that is looked at. */
+    uint32_t tenant;
     const struct yb_node_wait *wait; /* What it waited for; NULL: nothing. */
     struct yb_block *blocks[YB_WIRE_GET_ITEMS_MAX];
     struct iovec iov[YB_WIRE_GET_ITEMS_MAX];
@@ -499,6 +500,10 @@ bool yb_node_verify(const struct yb_node *node, const struct yb_block *block, ui
 YB_CHECKED enum yb_status yb_node_loans_create(struct yb_node *node);
 void yb_node_loans_destroy(struct yb_node *node);
 void yb_node_pin_handle(void *service, struct yb_request *request);
+/* Let the hold that a reader names last for `duration_ms` from now. Returns false: it names one
+ * that is over, somebody else's, or of another block; true also if it names none. */
+bool yb_node_renew(struct yb_node *node, const struct yb_request *request,
+                   const struct yb_wire_get *body, const struct yb_wire_get_item *item);
 void yb_node_release_handle(void *service, struct yb_request *request);
 void yb_node_pin_tick(struct yb_node *node, bool all);
 

@@ -8,8 +8,9 @@
  *                        +------------------------------------------+   a late release: STALE
  *
  * A loan never outlives the serving lease at its beginning. A borrowed one has no end of its own:
- * it holds until it is released or its process is proved to be gone. What one client may hold is
- * bounded; the loans of all are records of a fixed number.
+ * it holds until it is released or its process is proved to be gone. A hold shows nothing, and may
+ * outlive the lease: who reads by it asks the node, which serves only what it may, and renews it
+ * (RULES D3). What one client may hold is bounded; the loans of all are records of a fixed number.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,11 @@
 #define BORROWERS_MAX 1024u /* Processes with loans; a power of two. */
 #define PROBES        16u
 #define MARGIN_NS     (100 * YB_NS_PER_MS)
-#define NONE          UINT32_MAX
+#define HOLD_MAX_MS   60000u
+
+/* What a pin is for: `borrow` of the message. */
+enum { READ, BORROW, HOLD };
+#define NONE UINT32_MAX
 
 struct borrower {
     struct yb_id identity;
@@ -188,6 +193,48 @@ lend(struct yb_node *node, struct yb_block *block, const struct yb_request *requ
     return YB_OK;
 }
 
+static uint64_t
+hold_until(const struct yb_wire_get *body, uint64_t now_ns)
+{
+    uint64_t wanted_ms = body->duration_ms < HOLD_MAX_MS ? body->duration_ms : HOLD_MAX_MS;
+
+    return now_ns + wanted_ms * YB_NS_PER_MS;
+}
+
+/* The loan of that pin, if it is the asking process's; NULL: there is none any more. */
+static struct loan *
+loan_of(struct yb_node_loans *loans, const struct yb_request *request, uint64_t pin)
+{
+    uint64_t index = (pin & UINT32_MAX) - 1;
+    struct loan *loan = index < loans->span ? &loans->loans[index] : NULL;
+
+    if (loan == NULL || loan->block == NULL || loan->generation != pin >> 32 ||
+        !yb_id_equal(loans->borrowers[loan->borrower].identity, request->peer->identity)) {
+        return NULL;
+    }
+    return loan;
+}
+
+bool
+yb_node_renew(struct yb_node *node, const struct yb_request *request,
+              const struct yb_wire_get *body, const struct yb_wire_get_item *item)
+{
+    uint64_t now_ns = yb_node_now(node);
+    struct loan *loan;
+
+    if (item->held == 0) {
+        return true;
+    }
+    loan = loan_of(node->loans, request, item->held);
+    if (loan == NULL || now_ns > loan->until_ns || loan->block->grant != item->grant) {
+        return false;
+    }
+    if (loan->until_ns < hold_until(body, now_ns)) {
+        loan->until_ns = hold_until(body, now_ns);
+    }
+    return true;
+}
+
 static void
 pin_item(struct yb_node *node, const struct yb_request *request, const struct yb_wire_get *body,
          const struct yb_wire_get_item *item, const uint8_t *key, struct yb_wire_pin_answer *answer)
@@ -196,9 +243,9 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     uint32_t tenant = yb_node_tenant_of(node, request);
     uint64_t now_ns = yb_node_now(node);
     uint64_t lease_ns = yb_member_lease_until(node->member);
-    uint64_t wanted_ms =
-        body->duration_ms < node->options.pin_max_ms ? body->duration_ms : node->options.pin_max_ms;
-    uint64_t until_ns = now_ns + wanted_ms * YB_NS_PER_MS;
+    uint64_t until_ns = now_ns + YB_NS_PER_MS * (body->duration_ms < node->options.pin_max_ms
+                                                     ? body->duration_ms
+                                                     : node->options.pin_max_ms);
     enum yb_status status = YB_NOT_FOUND;
     struct yb_block *block = NULL;
 
@@ -207,28 +254,39 @@ pin_item(struct yb_node *node, const struct yb_request *request, const struct yb
     if (tenant != UINT32_MAX) {
         block = yb_node_find(node, tenant, &name, &status);
     }
-    if (block != NULL &&
-        (node->region == 0 || (body->borrow != 0 && node->options.watch == NULL))) {
+    if (block != NULL && !yb_node_renew(node, request, body, item)) {
+        status = YB_STALE;
+    } else if (block != NULL && body->borrow == HOLD) {
+        status = lend(node, block, request, hold_until(body, now_ns), &answer->pin);
+    } else if (block != NULL &&
+               (node->region == 0 || (body->borrow == BORROW && node->options.watch == NULL))) {
         status = YB_UNSUPPORTED;
     } else if (block != NULL && !yb_node_verify(node, block, 0, block->size)) {
         status = YB_CORRUPT;
         yb_node_doom(node, block, YB_WIRE_FATE_REMOVED, true);
     } else if (block != NULL) {
-        status = lend(node, block, request, body->borrow != 0 ? YB_NEVER : until_ns, &answer->pin);
+        status =
+            lend(node, block, request, body->borrow == BORROW ? YB_NEVER : until_ns, &answer->pin);
+    } else if (body->borrow == HOLD && status == YB_NOT_READY) {
+        status = YB_UNSUPPORTED; /* It lies below, and is not fetched up for this. */
     }
     answer->status = status;
     if (status != YB_OK) {
         return;
     }
+    answer->size = block->size;
+    answer->grant = block->grant;
+    answer->flags = block->flags;
+    if (body->borrow == HOLD) {
+        return;
+    }
     node->hits_ever++;
     answer->region = node->region;
     answer->offset = (uint64_t)(yb_node_bytes(node, block) - node->region_base);
-    answer->size = block->size;
-    answer->grant = block->grant;
-    answer->duration_us = body->borrow != 0 ? 0 : (uint32_t)((until_ns - now_ns) / YB_NS_PER_US);
+    answer->duration_us =
+        body->borrow == BORROW ? 0 : (uint32_t)((until_ns - now_ns) / YB_NS_PER_US);
     answer->checksum = block->checksum;
     answer->checked = block->checked;
-    answer->flags = block->flags;
     yb_node_used(node, block, node->pinning, node->pinning_item);
     yb_node_below_accessed(node, block);
     yb_node_watch_read(node, block, request);
@@ -244,7 +302,7 @@ yb_node_pin_handle(void *service, struct yb_request *request)
     size_t at = 0;
     enum yb_status status = yb_wire_get_decode(request->body, request->body_bytes, &body, NULL);
 
-    if (status == YB_OK && wait == NULL &&
+    if (status == YB_OK && wait == NULL && body.borrow != HOLD &&
         yb_node_await_below(node, request, &body, yb_node_pin_handle)) {
         return;
     }
@@ -290,17 +348,14 @@ yb_node_pin_handle(void *service, struct yb_request *request)
 static struct yb_wire_release_answer
 release(struct yb_node *node, const struct yb_request *request, uint64_t pin)
 {
-    struct yb_node_loans *loans = node->loans;
-    uint64_t index = (pin & UINT32_MAX) - 1;
     struct yb_wire_release_answer answer = {.status = YB_STALE};
     struct loan *loan;
 
-    if (index >= loans->span) {
+    if ((pin & UINT32_MAX) - 1 >= node->loans->span) {
         return (struct yb_wire_release_answer){.status = YB_NOT_FOUND};
     }
-    loan = &loans->loans[index];
-    if (loan->block == NULL || loan->generation != pin >> 32 ||
-        !yb_id_equal(loans->borrowers[loan->borrower].identity, request->peer->identity)) {
+    loan = loan_of(node->loans, request, pin);
+    if (loan == NULL) {
         return answer;
     }
     answer.removed = loan->block->state != YB_BLOCK_GRANTED;

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,6 +86,16 @@ remove_key(struct yb_compat_store *from, const char *key, bool force)
     int32_t code = 1;
 
     yb_compat_store_remove(from, &name, 1, force, &code);
+    return code;
+}
+
+static int32_t
+exist(struct yb_compat_store *in, const char *key)
+{
+    const yb_compat_key name = key_of(key);
+    int32_t code = -1;
+
+    yb_compat_store_exist(in, &name, 1, &code);
     return code;
 }
 
@@ -175,6 +187,36 @@ test_compat_store_more__asks_no_directory_while_a_session_reads(void **state)
     assert_int_equal(read_two(reader, "key", (struct two){back, 0, back + 100, 100, 100}), 200);
     assert_memory_equal(back, bytes, 200);
     ground_go(&own->directory);
+    yb_compat_store_destroy(&reader);
+    ground_destroy(&own);
+}
+
+static void
+test_compat_store_more__holds_what_a_session_reads_at_its_node(void **state)
+{
+    enum { BYTES = 64 * KIB, OTHERS = 2 * 64 };
+    const struct ground_options options = {.nodes = 1, .pool_bytes = 4 * MIB};
+    struct ground *own = ground_create(&options);
+    struct yb_compat_store *reader = open_store(own, 0);
+    uint8_t *bytes = malloc(BYTES);
+    uint8_t back[200];
+    char name[16];
+
+    fill(bytes, BYTES, 5);
+    assert_int_equal(put_at(reader, "read", bytes, BYTES, NULL), 0);
+    assert_int_equal(start(reader, "read"), 0);
+    assert_int_equal(put_at(reader, "first", bytes, BYTES, NULL), 0);
+    assert_int_equal(exist(reader, "first"), 1); /* Held by the directory's word alone ... */
+    for (int i = 0; i < OTHERS; i++) {
+        (void)snprintf(name, sizeof(name), "other-%d", i);
+        assert_int_equal(put_at(reader, name, bytes, BYTES, NULL), 0);
+        assert_int_equal(exist(reader, name), 1);
+    }
+    assert_int_equal(exist(reader, "first"), 0); /* ... which yields to newer ones. */
+    assert_int_equal(read_two(reader, "read", (struct two){back, 0, back + 100, 9, 100}), 200);
+    assert_memory_equal(back, bytes, 100);
+    assert_memory_equal(back + 100, bytes + 9, 100);
+    free(bytes);
     yb_compat_store_destroy(&reader);
     ground_destroy(&own);
 }
@@ -671,6 +713,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compat_store_more__reads_ranges_of_a_session_and_nothing_without_one),
         cmocka_unit_test(test_compat_store_more__asks_no_directory_while_a_session_reads),
+        cmocka_unit_test(test_compat_store_more__holds_what_a_session_reads_at_its_node),
         cmocka_unit_test(test_compat_store_more__ends_a_session_whose_value_is_another_one),
         cmocka_unit_test(test_compat_store_more__shows_a_value_when_its_session_ends),
         cmocka_unit_test(test_compat_store_more__keeps_a_session_that_could_not_end),

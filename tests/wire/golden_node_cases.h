@@ -90,7 +90,7 @@ recode_get(const uint8_t *bytes, size_t length, struct golden_buffer *out, struc
 static enum yb_status
 build_get_range(struct golden_buffer *out)
 {
-    static const struct yb_wire_get_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .offset = 4096, .length = 65536, .key_bytes = 3, .ranged = 1}};
+    static const struct yb_wire_get_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .offset = 4096, .length = 65536, .held = 5, .key_bytes = 3, .ranged = 1}};
     struct yb_wire_get value = {.ticket = UINT64_C(0x778899aabbccddee), .duration_ms = 0, .items = {1, NULL, items}, .keys = {(const uint8_t *)"\153\145\171", 3}, .borrow = 0};
 
     return yb_wire_get_encode(&value, out->bytes, out->room, &out->length);

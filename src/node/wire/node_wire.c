@@ -8,7 +8,7 @@
 _Static_assert(60 + 4 == YB_WIRE_PUT_ITEM_BYTES, "no gap in put_item");
 _Static_assert(8 + 8 == YB_WIRE_PULL_SOURCE_BYTES, "no gap in pull_source");
 _Static_assert(12 + 4 == YB_WIRE_PUT_ANSWER_BYTES, "no gap in put_answer");
-_Static_assert(43 + 5 == YB_WIRE_GET_ITEM_BYTES, "no gap in get_item");
+_Static_assert(51 + 5 == YB_WIRE_GET_ITEM_BYTES, "no gap in get_item");
 _Static_assert(12 + 4 == YB_WIRE_LEAVE_BYTES, "no gap in leave");
 _Static_assert(30 + 2 == YB_WIRE_GET_ANSWER_BYTES, "no gap in get_answer");
 _Static_assert(54 + 2 == YB_WIRE_PIN_ANSWER_BYTES, "no gap in pin_answer");
@@ -164,8 +164,8 @@ put_answer_list_check(const struct yb_wire_put_answer_list *list, struct yb_wire
 static bool
 get_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 43, 5)) {
-        return yb_wire_bad(error, "get_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[43]);
+    if (!yb_wire_zero(bytes + 51, 5)) {
+        return yb_wire_bad(error, "get_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[51]);
     }
     return true;
 }
@@ -940,7 +940,7 @@ get_check(const struct yb_wire_get *value, struct yb_wire_error *error)
     if (value->keys.length > 1048576) {
         return yb_wire_bad(error, "get", "keys", "longer than its maximum", (uint64_t)value->keys.length);
     }
-    if (value->borrow > 1) {
+    if (value->borrow > 2) {
         return yb_wire_bad(error, "get", "borrow", "above its maximum", (uint64_t)value->borrow);
     }
     return true;

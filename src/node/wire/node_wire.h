@@ -233,14 +233,15 @@ yb_wire_put_answer_at(const struct yb_wire_put_answer_list *list, uint32_t index
 
 /* One block, or a range of it. */
 enum {
-    YB_WIRE_GET_ITEM_BYTES = 48,
+    YB_WIRE_GET_ITEM_BYTES = 56,
     YB_WIRE_GET_ITEM_AT_HASH = 0,
     YB_WIRE_GET_ITEM_AT_GRANT = 16,
     YB_WIRE_GET_ITEM_AT_OFFSET = 24,
     YB_WIRE_GET_ITEM_AT_LENGTH = 32,
-    YB_WIRE_GET_ITEM_AT_KEY_BYTES = 40,
-    YB_WIRE_GET_ITEM_AT_RANGED = 42,
-    YB_WIRE_GET_ITEM_AT_RESERVED = 43,
+    YB_WIRE_GET_ITEM_AT_HELD = 40,
+    YB_WIRE_GET_ITEM_AT_KEY_BYTES = 48,
+    YB_WIRE_GET_ITEM_AT_RANGED = 50,
+    YB_WIRE_GET_ITEM_AT_RESERVED = 51,
 };
 
 struct yb_wire_get_item {
@@ -248,6 +249,8 @@ struct yb_wire_get_item {
     uint64_t grant; /* Which version; NO_GRANT: whatever is here. */
     uint64_t offset; /* First byte. */
     uint64_t length; /* Room of the reader, or bytes of the range. */
+    /* A pin of a hold: it is renewed for `duration_ms`, or the answer is STALE; 0: none. */
+    uint64_t held;
     uint16_t key_bytes; /* Length of its key in `keys`. */
     /* 1: at most `length` bytes from `offset`; 0: the whole value, TOO_SMALL if it does not fit. */
     uint8_t ranged;
@@ -261,8 +264,9 @@ yb_wire_get_item_load(const uint8_t *bytes, struct yb_wire_get_item *out)
     out->grant = yb_wire_get_u64(bytes + 16);
     out->offset = yb_wire_get_u64(bytes + 24);
     out->length = yb_wire_get_u64(bytes + 32);
-    out->key_bytes = yb_wire_get_u16(bytes + 40);
-    out->ranged = yb_wire_get_u8(bytes + 42);
+    out->held = yb_wire_get_u64(bytes + 40);
+    out->key_bytes = yb_wire_get_u16(bytes + 48);
+    out->ranged = yb_wire_get_u8(bytes + 50);
 }
 
 static inline void
@@ -272,9 +276,10 @@ yb_wire_get_item_store(const struct yb_wire_get_item *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 16, value->grant);
     yb_wire_put_u64(bytes + 24, value->offset);
     yb_wire_put_u64(bytes + 32, value->length);
-    yb_wire_put_u16(bytes + 40, value->key_bytes);
-    yb_wire_put_u8(bytes + 42, value->ranged);
-    memset(bytes + 43, 0, 5);
+    yb_wire_put_u64(bytes + 40, value->held);
+    yb_wire_put_u16(bytes + 48, value->key_bytes);
+    yb_wire_put_u8(bytes + 50, value->ranged);
+    memset(bytes + 51, 0, 5);
 }
 
 /* A list of get_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -1018,7 +1023,7 @@ YB_CHECKED enum yb_status yb_wire_put_answers_decode(const uint8_t *bytes, size_
 /* Blocks to read. */
 enum {
     YB_WIRE_GET_BYTES = 24,
-    YB_WIRE_GET_BYTES_MAX = 1245208,
+    YB_WIRE_GET_BYTES_MAX = 1277976,
     YB_WIRE_GET_ITEMS_MAX = 4096,
     YB_WIRE_GET_KEYS_MAX = 1048576,
     YB_WIRE_GET_AT_TICKET = 0,
@@ -1031,11 +1036,12 @@ enum {
 
 struct yb_wire_get {
     uint64_t ticket; /* By which its sender may leave it; 0: it never will. */
-    uint32_t duration_ms; /* In a pin: for how long. */
+    uint32_t duration_ms; /* For how long: a pin; and a hold that the read renews. */
     struct yb_wire_get_item_list items; /* In the order of the answers. */
     struct yb_wire_blob keys; /* Their keys, one behind the other. */
-    /* In a pin, on the same host: 1: the memory is lent until it is released or the process is
-     * gone. */
+    /* In a pin. 1, on the same host: the memory is lent until it is released or the process is
+     * gone. 2: a hold: what lies in memory stays for reads that name the pin; UNSUPPORTED: it
+     * lies below. */
     uint8_t borrow;
 };
 

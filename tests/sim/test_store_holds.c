@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Goal: what is held stays in its node's memory as long as it is read, and no longer (RULES D3).
+ * Method: a whole store in virtual time, whose one node is short of memory.
+ */
+#include "../unit/unit.h"
+
+#include "store_world.h"
+
+#define VALUE   4000u /* A pool of 1 MiB has room for about 260. */
+#define HOLD_MS 10000u
+#define HELD    10u
+
+static struct store_world *
+begin(uint32_t tiers)
+{
+    const struct store_options options = {.seed = unit_seed("store_holds"),
+                                          .nodes = 1,
+                                          .clients = 2,
+                                          .tiers = tiers,
+                                          .policy = "lru",
+                                          .tier_bytes = 8u << 20};
+    struct store_world *world = store_world_create(&options);
+
+    for (uint32_t i = 0; i < 200 && !store_ready(world); i++) {
+        store_run_ms(world, 10);
+    }
+    for (uint32_t key = 1; key <= HELD; key++) {
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 5000);
+
+        store_value(op, 0, key, VALUE);
+        store_submit(op);
+    }
+    assert_true(store_settle(world, 120000));
+    return world;
+}
+
+static enum yb_status
+run(struct store_op *op)
+{
+    store_submit(op);
+    assert_true(store_settle(op->world, 120000));
+    return op->batch.status != YB_OK ? op->batch.status : op->items[0].status;
+}
+
+/* Put blocks that nobody wants. */
+static void
+press(struct store_world *world, uint32_t first)
+{
+    for (uint32_t i = 0; i < 300; i++) {
+        uint32_t key = first + i;
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 5000);
+
+        store_value(op, 0, key, VALUE);
+        assert_int_equal(run(op), YB_OK);
+    }
+}
+
+static enum yb_status
+hold(struct store_world *world, uint32_t key, uint64_t *pin_out)
+{
+    struct store_op *op = store_op(world, 1, YB_CLIENT_HOLD, &key, 1, 5000);
+    enum yb_status status;
+
+    op->batch.hold_ms = HOLD_MS;
+    status = run(op);
+    *pin_out = op->items[0].pin;
+    return status;
+}
+
+static enum yb_status
+read_held(struct store_world *world, uint32_t key, uint64_t pin)
+{
+    struct store_op *op = store_op(world, 1, YB_CLIENT_GET, &key, 1, 5000);
+    enum yb_status status;
+
+    op->batch.hold_ms = HOLD_MS;
+    op->items[0].held = pin;
+    status = run(op);
+    if (status == YB_OK) {
+        assert_int_equal(op->values[0], key);
+    }
+    return status;
+}
+
+static enum yb_status
+give_back(struct store_world *world, uint32_t key, uint64_t pin)
+{
+    struct store_op *op = store_op(world, 1, YB_CLIENT_RELEASE, &key, 1, 5000);
+
+    op->items[0].pin = pin;
+    return run(op);
+}
+
+static void
+test_holds__what_is_read_now_and_then_stays_and_what_is_not_goes(void **state)
+{
+    struct store_world *world = begin(0);
+    uint64_t pins[HELD + 1];
+
+    (void)state;
+    for (uint32_t key = 1; key <= HELD; key++) {
+        assert_int_equal(hold(world, key, &pins[key]), YB_OK);
+    }
+    for (uint32_t round = 0; round < 10; round++) { /* Far beyond the first hold's end. */
+        press(world, 1000 + round * 300);
+        store_run_ms(world, HOLD_MS / 2);
+        for (uint32_t key = 1; key <= HELD / 2; key++) {
+            assert_int_equal(read_held(world, key, pins[key]), YB_OK);
+        }
+    }
+    for (uint32_t key = HELD / 2 + 1; key <= HELD; key++) {
+        uint64_t value;
+
+        assert_int_equal(store_get(world, 1, key, &value), YB_NOT_FOUND); /* It was evicted ... */
+        assert_true(read_held(world, key, pins[key]) != YB_OK);
+    }
+    for (uint32_t key = 1; key <= HELD / 2; key++) {
+        assert_int_equal(give_back(world, key, pins[key]), YB_OK);
+        assert_int_equal(read_held(world, key, pins[key]), YB_STALE);
+        assert_int_equal(give_back(world, key, pins[key]), YB_CLOSED);
+    }
+    press(world, 500);
+    for (uint32_t key = 1; key <= HELD / 2; key++) {
+        uint64_t value;
+
+        assert_int_equal(store_get(world, 1, key, &value), YB_NOT_FOUND);
+    }
+    store_world_destroy(&world);
+}
+
+static void
+test_holds__one_that_was_not_renewed_in_time_is_over_though_the_block_is_there(void **state)
+{
+    struct store_world *world = begin(0);
+    uint64_t pin = 0;
+    uint64_t value;
+
+    (void)state;
+    assert_int_equal(hold(world, 1, &pin), YB_OK);
+    store_run_ms(world, HOLD_MS + 10);
+    assert_int_equal(read_held(world, 1, pin), YB_STALE);
+    assert_int_equal(store_get(world, 1, 1, &value), YB_OK);
+    store_world_destroy(&world);
+}
+
+static void
+test_holds__what_was_removed_or_replaced_is_not_read_by_one(void **state)
+{
+    struct store_world *world = begin(0);
+    struct store_op *op;
+    uint64_t pins[4];
+    uint32_t key = 1;
+
+    (void)state;
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_int_equal(hold(world, i, &pins[i]), YB_OK);
+    }
+    op = store_op(world, 0, YB_CLIENT_REMOVE, &key, 1, 5000);
+    op->batch.force = true;
+    assert_int_equal(run(op), YB_OK);
+    assert_int_equal(read_held(world, 1, pins[1]), YB_NOT_FOUND);
+    assert_int_equal(store_put(world, 0, 2, 77, true), YB_OK);
+    assert_int_equal(read_held(world, 2, pins[2]), YB_STALE);
+    store_crash(store_node(world, 0), YB_SIM_DEATH_RESET);
+    store_start(store_node(world, 0));
+    store_run_ms(world, 3000);
+    assert_true(read_held(world, 3, pins[3]) != YB_OK);
+    store_world_destroy(&world);
+}
+
+static void
+test_holds__what_lies_below_memory_is_not_fetched_up_for_one(void **state)
+{
+    struct store_world *world = begin(1);
+    uint64_t pin = 0;
+    uint64_t value;
+
+    (void)state;
+    press(world, 1000);
+    assert_int_equal(hold(world, 1, &pin), YB_UNSUPPORTED);
+    assert_int_equal(store_get(world, 1, 1, &value), YB_OK);
+    assert_int_equal(hold(world, 1, &pin), YB_OK);
+    assert_int_equal(read_held(world, 1, pin), YB_OK);
+    store_world_destroy(&world);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_holds__what_is_read_now_and_then_stays_and_what_is_not_goes),
+        cmocka_unit_test(
+            test_holds__one_that_was_not_renewed_in_time_is_over_though_the_block_is_there),
+        cmocka_unit_test(test_holds__what_was_removed_or_replaced_is_not_read_by_one),
+        cmocka_unit_test(test_holds__what_lies_below_memory_is_not_fetched_up_for_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
