@@ -511,7 +511,9 @@ work_items(struct yb_core_work *work)
     struct yb_client_batch *batch = work->batch;
 
     /* All at once: one by one, compilers make of it what takes ten times as long. */
-    memset(work->items, 0, (size_t)batch->count * sizeof(*work->items));
+    if (batch->count > 0) { /* A removal of everything has no items, and perhaps no room. */
+        memset(work->items, 0, (size_t)batch->count * sizeof(*work->items));
+    }
     for (uint32_t i = 0; i < batch->count; i++) {
         struct yb_client_item *item = &batch->items[i];
 
