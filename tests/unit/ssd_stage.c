@@ -382,8 +382,10 @@ stage_open(struct stage *stage, bool record)
 void
 stage_close(struct stage *stage)
 {
-    stage->device->holds = false;
-    stage_release(stage, true);
+    if (stage->device != NULL) {
+        stage->device->holds = false;
+        stage_release(stage, true);
+    }
     yb_tier_stop(stage->tier);
     for (uint32_t i = 0; !yb_tier_idle(stage->tier); i++) {
         assert_true(i < TURNS);
@@ -397,7 +399,7 @@ void
 stage_turn(struct stage *stage)
 {
     stage->now_ns += YB_NS_PER_MS;
-    yb_loop_turn(stage->loop, 0);
+    yb_loop_turn(stage->loop, stage->turn_ns);
 }
 
 void

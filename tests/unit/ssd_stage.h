@@ -54,6 +54,7 @@ struct stage_event {
 struct stage {
     struct yb_clock clock; /* First: its functions find the stage by it. */
     uint64_t now_ns;
+    uint64_t turn_ns; /* So long a turn waits at most for a medium that is no memory. */
     struct yb_loop *loop;
     struct yb_ssd_memory *memory;
     struct stage_device *device;

@@ -12,6 +12,9 @@
 #include "base/check.h"
 #include "tier/ssd/ssd_internal.h"
 
+#define OPEN_PAUSE_NS     YB_NS_PER_S
+#define OPEN_PAUSE_MAX_NS (60 * YB_NS_PER_S)
+
 struct yb_ssd *
 yb_ssd_of(struct yb_tier *tier)
 {
@@ -301,6 +304,45 @@ tell(struct yb_ssd *ssd)
     }
 }
 
+/* ---- opening ----------------------------------------------------------------------------- */
+
+/* Open the medium, and read what is there. As long as that fails nothing of it is known and nothing
+ * was said of it, so to try again is as good as a start: it may have been another process's, or its
+ * file system read-only. */
+static void
+open_medium(struct yb_ssd *ssd)
+{
+    char why[YB_SSD_WHY_BYTES] = "";
+    enum yb_status status =
+        yb_ssd_device_open(ssd->loop, ssd->options.directory, ssd->options.io, &ssd->device, why);
+
+    if (status != YB_OK) {
+        yb_ssd_step_aside(ssd, status, "%s", why);
+        yb_loop_arm(ssd->loop, &ssd->open_timer,
+                    yb_deadline_after(yb_loop_now(ssd->loop), ssd->open_pause_ns));
+        ssd->open_pause_ns *= ssd->open_pause_ns < OPEN_PAUSE_MAX_NS / 2 ? 2 : 1;
+        return;
+    }
+    if (ssd->aside != YB_OK) {
+        yb_log_info(ssd->options.log, "ssd", "the tier is back",
+                    yb_log_str("directory", ssd->options.directory));
+        ssd->aside = YB_OK;
+        ssd->why[0] = '\0';
+        ssd->tell_aside = true;
+        ssd->told_recovered = false;
+    }
+    yb_ssd_recover_start(ssd);
+    yb_ssd_wake(ssd);
+}
+
+static void
+open_fired(struct yb_timer *timer)
+{
+    struct yb_ssd *ssd = (struct yb_ssd *)((uint8_t *)timer - offsetof(struct yb_ssd, open_timer));
+
+    open_medium(ssd);
+}
+
 /* ---- deadlines -------------------------------------------------------------------------- */
 
 void
@@ -462,6 +504,7 @@ ssd_stop(struct yb_tier *tier)
     struct yb_ssd *ssd = yb_ssd_of(tier);
 
     ssd->stopping = true;
+    yb_loop_disarm(ssd->loop, &ssd->open_timer);
     yb_ssd_wake(ssd);
 }
 
@@ -482,6 +525,7 @@ ssd_destroy(struct yb_tier *tier)
     struct yb_ssd *ssd = yb_ssd_of(tier);
 
     yb_loop_undefer(ssd->loop, &ssd->task);
+    yb_loop_disarm(ssd->loop, &ssd->open_timer);
     yb_loop_disarm(ssd->loop, &ssd->deadline_timer);
     yb_loop_disarm(ssd->loop, &ssd->sync_timer);
     if (ssd->device != NULL) {
@@ -597,7 +641,6 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
 {
     struct yb_ssd *ssd = calloc(1, sizeof *ssd);
     enum yb_status status = YB_NO_MEMORY;
-    char why[YB_SSD_WHY_BYTES] = "";
 
     YB_ASSERT(options->loop != NULL && options->events != NULL);
     if (ssd == NULL) {
@@ -617,6 +660,8 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
     ssd->loop = options->loop;
     ssd->task.run = run_task;
     ssd->deadline_ns = YB_NEVER;
+    ssd->open_pause_ns = OPEN_PAUSE_NS;
+    yb_timer_init(&ssd->open_timer, open_fired);
     yb_timer_init(&ssd->deadline_timer, deadline_fired);
     yb_timer_init(&ssd->sync_timer, yb_ssd_sync_timer);
     status = yb_ssd_memory_init(ssd);
@@ -624,15 +669,10 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
         goto err_fini;
     }
     ssd->device = options->device;
-    if (ssd->device == NULL) {
-        status = yb_ssd_device_open(ssd->loop, ssd->options.directory, ssd->options.io,
-                                    &ssd->device, why);
-        if (status != YB_OK) {
-            yb_ssd_step_aside(ssd, status, "%s", why);
-        }
-    }
-    if (ssd->aside == YB_OK) {
+    if (ssd->device != NULL) {
         yb_ssd_recover_start(ssd);
+    } else {
+        open_medium(ssd);
     }
     *tier_out = &ssd->base;
     return YB_OK;

@@ -29,7 +29,9 @@
  *
  * Failure   What cannot be opened (locked, read-only, another node's, another version's, not a log)
  *           and what fails to write or sync makes the tier step aside, with a sentence. Nothing is
- *           ever reformatted but a file that is empty.
+ *           ever reformatted but a file that is empty. A directory that cannot be opened is tried
+ *           again, after a second, two, and up to a minute; then the tier is back. After a write or
+ *           sync that failed nobody knows what is on the medium, until a restart reads it.
  * Threads   The loop's thread. The device may have threads of its own.
  * Memory    All of it is taken in create and at the beginning of the recovery. The index takes at
  *           most 40 bytes a record of `records_max`.

@@ -274,6 +274,8 @@ struct yb_ssd {
     struct yb_loop *loop;
     struct yb_ssd_device *device; /* NULL: none could be opened. */
     struct yb_task task;
+    struct yb_timer open_timer; /* The medium could not be opened: once more, ... */
+    uint64_t open_pause_ns;     /* ... after this. */
     struct yb_timer deadline_timer;
     uint64_t deadline_ns; /* For which it is armed. */
     uint32_t under_way;   /* Transfers. */
