@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: a log whose directory cannot be opened says so, and is used without a restart once it can
- * be. Method: real directories, on a clock of the test's own: one that another has locked; one whose
- * file system is mounted read-only, in a mount namespace of this process's own.
+ * Goal: a log whose directory cannot be opened says so, and is used without a restart once it
+ * can be. Method: real directories, on a clock of the test's own: one that another has locked; one
+ * whose file system is mounted read-only, in a mount namespace of this process's own.
  */
 #include "ssd_stage.h"
 
