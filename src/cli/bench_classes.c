@@ -4,7 +4,8 @@
  *
  * In each round, with classes and with everything in one class: how fast urgent objects
  * are while lower classes saturate the path, and what the lowest class keeps while the
- * urgent one saturates it too.
+ * urgent one saturates it too. The path is one of the transfer engine, or the way up from a tier
+ * below memory.
  */
 #include <jansson.h>
 #include <poll.h>
@@ -16,7 +17,9 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_flow.h"
+#include "cli/bench_shelf.h"
 #include "cli/output.h"
+#include "tier/ssd/ssd.h"
 #include "transfer/remote.h"
 #include "transfer/slice.h"
 
@@ -49,6 +52,8 @@ struct scene_figures {
 
 struct classes {
     struct yb_bench_pair pair;
+    struct yb_bench_shelf *shelf; /* Instead of the pair, unless NULL. */
+    const char *on;
     uint64_t rounds;
     uint64_t run_ns;
     double capacity[ROUNDS_MAX]; /* 10^9 bytes a second. */
@@ -81,6 +86,23 @@ flow_of(uint32_t work_class)
     };
 }
 
+/* What has begun is not interrupted: a slice of the transfer engine, or a block of a tier. */
+static uint64_t
+piece_bytes(const struct classes *classes)
+{
+    return classes->shelf != NULL ? OBJECT_BYTES : YB_SLICE_BYTES;
+}
+
+/* What the lowest class is granted; an object store grants it requests, and no share. */
+static double
+background_share(const struct classes *classes)
+{
+    if (classes->shelf == NULL) {
+        return YB_REMOTE_SHARE_BACKGROUND / 1000.0;
+    }
+    return strcmp(classes->on, "ssd") == 0 ? YB_SSD_SHARE_BACKGROUND / 1000.0 : 0;
+}
+
 static bool
 measure_capacity(struct classes *classes, uint64_t round)
 {
@@ -88,11 +110,16 @@ measure_capacity(struct classes *classes, uint64_t round)
     struct yb_bench_flow_result result;
 
     options.run_ns = classes->run_ns;
-    if (!yb_bench_flow_run(&classes->pair, &options, &result)) {
+    if (classes->shelf != NULL) {
+        options.depth = YB_BENCH_SHELF_DEPTH;
+        if (!yb_bench_shelf_play(classes->shelf, &options, 1, classes->run_ns, &result)) {
+            return false;
+        }
+    } else if (!yb_bench_flow_run(&classes->pair, &options, &result)) {
         return false;
     }
     classes->capacity[round] = result.gbps;
-    classes->slice_us[round] = (double)YB_SLICE_BYTES / result.gbps / 1e3;
+    classes->slice_us[round] = (double)piece_bytes(classes) / result.gbps / 1e3;
     return true;
 }
 
@@ -110,6 +137,33 @@ plan_flows(enum scene scene, double capacity, struct yb_bench_flow_options flows
         flows[0].depth = PACED_DEPTH;
         flows[0].period_ns = (uint64_t)((double)OBJECT_BYTES / (capacity * OFFERED));
     }
+}
+
+/* The same with a tier. */
+static bool
+play_shelf(struct classes *classes, enum scene scene, uint64_t round)
+{
+    struct scene_figures *figures = &classes->scenes[scene];
+    struct yb_bench_flow_options options[YB_CLASS_COUNT];
+    struct yb_bench_flow_result results[YB_CLASS_COUNT] = {0};
+    uint32_t count = scene == SCENE_ALONE ? 1 : YB_CLASS_COUNT;
+    double total = 0;
+
+    plan_flows(scene, classes->capacity[round], options);
+    for (uint32_t i = 0; i < count; i++) {
+        options[i].depth = YB_BENCH_SHELF_DEPTH;
+    }
+    if (!yb_bench_shelf_play(classes->shelf, options, count, classes->run_ns, results)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        figures->gbps[i][round] = results[i].gbps;
+        total += results[i].gbps;
+    }
+    figures->p50_us[round] = results[0].p50_us;
+    figures->p99_us[round] = results[0].p99_us;
+    figures->background_share[round] = total > 0 ? results[YB_CLASS_BACKGROUND].gbps / total : 0;
+    return yb_bench_shelf_check(classes->shelf);
 }
 
 /* Run one scene; the shares are those of the middle, when everybody is at work. */
@@ -169,8 +223,9 @@ measure_all(struct yb_cli *cli, struct classes *classes)
     for (uint64_t round = 0; ok && round < classes->rounds; round++) {
         ok = measure_capacity(classes, round);
         for (uint32_t scene = 0; ok && scene < SCENES; scene++) {
-            ok = play(classes, (enum scene)scene, round) &&
-                 yb_bench_flow_check(&classes->pair, &checked, &paths);
+            ok = classes->shelf != NULL ? play_shelf(classes, (enum scene)scene, round)
+                                        : play(classes, (enum scene)scene, round) &&
+                                              yb_bench_flow_check(&classes->pair, &checked, &paths);
             yb_output_progress_update(&progress, round * SCENES + scene + 1);
         }
         classes->limit_us[round] =
@@ -189,7 +244,7 @@ on_or_off(uint32_t scene)
 }
 
 static int
-print_json(struct yb_cli *cli, struct classes *classes, const char *on)
+print_json(struct yb_cli *cli, struct classes *classes)
 {
     uint64_t rounds = classes->rounds;
     json_t *rows = json_array();
@@ -208,14 +263,15 @@ print_json(struct yb_cli *cli, struct classes *classes, const char *on)
                 yb_bench_median(figures->gbps[YB_CLASS_BACKGROUND], rounds), "background_share",
                 yb_bench_median(figures->background_share, rounds)));
     }
-    return yb_output_json(
-               cli->out,
-               json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "bench", "classes", "on",
-                         on, "rounds", (json_int_t)rounds, "object_bytes", (json_int_t)OBJECT_BYTES,
-                         "capacity_gbps", yb_bench_median(classes->capacity, rounds), "slice_us",
-                         yb_bench_median(classes->slice_us, rounds), "p99_limit_us",
-                         yb_bench_median(classes->limit_us, rounds), "background_share_granted",
-                         YB_REMOTE_SHARE_BACKGROUND / 1000.0, "rows", rows)) == YB_OK
+    return yb_output_json(cli->out,
+                          json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "bench",
+                                    "classes", "on", classes->on, "rounds", (json_int_t)rounds,
+                                    "object_bytes", (json_int_t)OBJECT_BYTES, "capacity_gbps",
+                                    yb_bench_median(classes->capacity, rounds), "slice_us",
+                                    yb_bench_median(classes->slice_us, rounds), "p99_limit_us",
+                                    yb_bench_median(classes->limit_us, rounds),
+                                    "background_share_granted", background_share(classes), "rows",
+                                    rows)) == YB_OK
                ? 0
                : YB_CLI_EXIT_FAILED;
 }
@@ -255,22 +311,25 @@ print_table(struct yb_cli *cli, struct classes *classes)
     if (ok) {
         yb_output_table_print(table, cli->out, cli->terminal);
         fprintf(cli->out,
-                "objects of 1 MiB, written; the path carries %.2f GB/s, a slice of %u KiB takes "
-                "%.0f us; twice the P99 alone and one slice: %.0f us; background is granted %.0f %%"
+                "objects of 1 MiB, %s; the path carries %.2f GB/s, a piece of %u KiB takes "
+                "%.0f us; twice the P99 alone and one piece: %.0f us; background is granted %.0f %%"
                 "\nmedians of %llu rounds, with and without classes in turns; bytes were checked "
                 "after each scene\n",
-                yb_bench_median(classes->capacity, classes->rounds), YB_SLICE_BYTES / 1024,
+                classes->shelf != NULL ? "read" : "written",
+                yb_bench_median(classes->capacity, classes->rounds),
+                (unsigned)(piece_bytes(classes) / 1024),
                 yb_bench_median(classes->slice_us, classes->rounds),
                 yb_bench_median(classes->limit_us, classes->rounds),
-                YB_REMOTE_SHARE_BACKGROUND / 10.0, (unsigned long long)classes->rounds);
+                100 * background_share(classes), (unsigned long long)classes->rounds);
     }
     yb_output_table_destroy(&table);
     return ok ? 0 : YB_CLI_EXIT_FAILED;
 }
 
 static bool
-open_pair(struct yb_cli *cli, struct classes *classes, uint32_t paths)
+open_pair(struct yb_cli *cli, struct classes *classes)
 {
+    uint32_t paths = strcmp(classes->on, "shm") == 0 ? YB_TRANSFER_PATH_SHM : YB_TRANSFER_PATH_TCP;
     struct yb_transfer_probe probe;
 
     classes->pair.options = (struct yb_bench_target_options){
@@ -284,19 +343,41 @@ open_pair(struct yb_cli *cli, struct classes *classes, uint32_t paths)
            yb_bench_pair_has(cli, &classes->pair, paths, &probe);
 }
 
+static bool
+is_below(const char *on)
+{
+    return strcmp(on, "ssd") == 0 || strcmp(on, "object") == 0;
+}
+
+/* Options that mean a medium mean nothing to a path of the transfer engine. */
+static bool
+are_fitting(struct yb_cli *cli, const char *on)
+{
+    bool ssd = strcmp(on, "ssd") == 0, object = strcmp(on, "object") == 0;
+
+    if (strcmp(on, "tcp") != 0 && strcmp(on, "shm") != 0 && !is_below(on)) {
+        fprintf(cli->err, "yuebing bench classes: --on is tcp, shm, ssd or object; not `%s`\n", on);
+        return false;
+    }
+    if ((!ssd && (yb_cli_option(cli, "dir") != NULL || yb_cli_option(cli, "io") != NULL)) ||
+        (!object && yb_cli_option(cli, "store") != NULL)) {
+        fprintf(cli->err, "yuebing bench classes: --dir and --io go with --on ssd, and --store "
+                          "with --on object\n");
+        return false;
+    }
+    return true;
+}
+
 int
 yb_bench_classes(struct yb_cli *cli)
 {
     const char *on = yb_cli_option(cli, "on");
     struct classes *classes;
     uint64_t run_ms = 1000;
-    uint32_t paths;
     int result = YB_CLI_EXIT_FAILED;
 
     on = on != NULL ? on : "tcp";
-    paths = strcmp(on, "shm") == 0 ? YB_TRANSFER_PATH_SHM : YB_TRANSFER_PATH_TCP;
-    if (strcmp(on, "tcp") != 0 && strcmp(on, "shm") != 0) {
-        fprintf(cli->err, "yuebing bench classes: --on is tcp or shm; not `%s`\n", on);
+    if (!are_fitting(cli, on)) {
         return YB_CLI_EXIT_REFUSED;
     }
     classes = calloc(1, sizeof(*classes));
@@ -304,16 +385,20 @@ yb_bench_classes(struct yb_cli *cli)
         fprintf(cli->err, "yuebing bench classes: no memory\n");
         return YB_CLI_EXIT_FAILED;
     }
+    classes->on = on;
     classes->rounds = 5;
     if (!yb_cli_option_number(cli, "rounds", 1, ROUNDS_MAX, &classes->rounds) ||
         !yb_cli_option_number(cli, "run-ms", 10, 60000, &run_ms)) {
         result = YB_CLI_EXIT_REFUSED;
     } else {
         classes->run_ns = run_ms * YB_NS_PER_MS;
-        if (open_pair(cli, classes, paths) && measure_all(cli, classes)) {
-            result = cli->json ? print_json(cli, classes, on) : print_table(cli, classes);
+        if ((is_below(on) ? yb_bench_shelf_open(cli, on, &classes->shelf)
+                          : open_pair(cli, classes)) &&
+            measure_all(cli, classes)) {
+            result = cli->json ? print_json(cli, classes) : print_table(cli, classes);
         }
     }
+    yb_bench_shelf_close(&classes->shelf);
     yb_bench_pair_close(&classes->pair);
     free(classes);
     return result;

@@ -81,12 +81,31 @@ def _():
     with tempfile.TemporaryDirectory() as folder:
         found = bench("object", "--rounds", "1", "--store", f"file:{folder}")
         rows = rows_of(found, "object", ("op", "layout", "size", "gbps", "bare_gbps", "ratio",
-                                         "ops_per_s", "requests_per_block", "p50_us", "p99_us"))
+                                         "signed_gbps", "ratio_signed", "ops_per_s",
+                                         "requests_per_block", "p50_us", "p99_us"))
         gets = {(row["layout"], row["size"]): row for row in rows if row["op"] == "get"}
         expect(gets["block", 4096]["requests_per_block"] == 1, f"{gets}")
         expect(gets["packed", 4096]["requests_per_block"] < 0.1, f"{gets}")
     for words, text in ((["--store", "ftp://x"], "file:"), (["--batch", "1"], "store")):
         done = run("bench", "object", *words)
+        expect(done.code != 0 and text in done.err, f"{words}: {done.code} {done.err}")
+
+
+@case("bench classes has rows with and without classes for each tier below memory")
+def _():
+    fields = ("scene", "classes", "first_token_p50_us", "first_token_p99_us", "first_token_gbps",
+              "throughput_gbps", "background_gbps", "background_share")
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (["--on", "ssd", "--dir", folder],
+                      ["--on", "object", "--store", f"file:{folder}/store"]):
+            found = bench("classes", *words, "--rounds", "1", "--run-ms", "100")
+            rows = rows_of(found, "classes", fields)
+            expect([row["classes"] for row in rows] == ["on", "on", "on", "off", "off"], f"{rows}")
+            expect(found["on"] == words[1] and found["capacity_gbps"] > 0, f"{found}")
+    for words, text in ((["--on", "tape"], "ssd or object"),
+                        (["--on", "ssd", "--store", "file:x"], "--store"),
+                        (["--on", "tcp", "--dir", "x"], "--dir")):
+        done = run("bench", "classes", *words)
         expect(done.code != 0 and text in done.err, f"{words}: {done.code} {done.err}")
 
 

@@ -49,6 +49,9 @@
 #define YB_SSD_SEGMENT_BYTES_MAX (1ull << 30)
 #define YB_SSD_SEGMENT_BYTES_MIN (256ull << 10)
 #define YB_SSD_SEGMENTS_MIN      5u
+/* Of the reading, in 1/1000, when more preferred classes would take all of it. */
+#define YB_SSD_SHARE_THROUGHPUT 100u
+#define YB_SSD_SHARE_BACKGROUND 50u
 
 /* A field that is 0 takes the value in parentheses. */
 struct yb_ssd_options {

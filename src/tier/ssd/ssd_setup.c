@@ -76,8 +76,9 @@ chain_slots(struct yb_ssd *ssd)
 enum yb_status
 yb_ssd_memory_init(struct yb_ssd *ssd)
 {
-    static const struct yb_fair_options fair = {.cost_bytes_max = 1ull << 32,
-                                                .share_permille = {0, 100, 50}};
+    static const struct yb_fair_options fair = {
+        .cost_bytes_max = 1ull << 32,
+        .share_permille = {0, YB_SSD_SHARE_THROUGHPUT, YB_SSD_SHARE_BACKGROUND}};
     const struct yb_ssd_options *o = &ssd->options;
     size_t slots = (size_t)o->operations_max + 1; /* One more for reclaim. */
 
