@@ -20,8 +20,9 @@ struct yb_bench_shelf;
 bool yb_bench_shelf_open(struct yb_cli *cli, const char *on, struct yb_bench_shelf **shelf_out);
 void yb_bench_shelf_close(struct yb_bench_shelf **shelf);
 
-/* Let flows read (`mode` DEPTH or PACED; `depth`, `work_class` and `period_ns` count) for a fifth of
- * `run_ns`, and then measure them for as long as that. Returns false, having said why on stderr. */
+/* Let flows read (`mode` DEPTH or PACED; `depth`, `work_class` and `period_ns` count) for a fifth
+ * of `run_ns`, and then measure them for as long as that. Returns false, having said why on stderr.
+ */
 bool yb_bench_shelf_play(struct yb_bench_shelf *shelf, const struct yb_bench_flow_options *flows,
                          uint32_t count, uint64_t run_ns, struct yb_bench_flow_result *results_out);
 
