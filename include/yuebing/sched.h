@@ -414,8 +414,9 @@ struct yb_sched_options {
     /* ---- routing ---- */
     double fetch_threshold; /* mooncake: fetch from the best place if its run is that much longer;
                                0: 1.5. */
-    double near_best;       /* ready: places within that share of the best TTFT are as good as it;
-                               0: 0.02; below 0: none are. */
+    double near_best;       /* ready: places within that share of the best TTFT are as good as it,
+                               and that with the fewest requests is taken. One step at most; where
+                               other conductors decide, too, one step more. 0: 0.02; below 0: 0. */
     double weight;          /* Of policies that have one; 0: theirs. */
     uint32_t spread_max;    /* Of policies that bound how far loads drift apart; 0: theirs. */
     uint64_t rack_cost_ns;  /* ready: what a transfer between racks costs beside its time. */

@@ -140,11 +140,11 @@ yb_sched_view_fill(const struct yb_sched *sched, struct yb_sched_scratch *scratc
         .decode_count = sched->decode_count,
         .decoding = &sched->decoding,
         .others_factor = yb_sched_others_factor(sched),
-        .others = sched->all_in_flight > sched->own_in_flight,
         .chosen = scratch->chosen,
         .figures = scratch->figures,
         .rack_best = scratch->rack_best,
     };
+    view->conductors = yb_sched_conductors(sched, &view->rank);
     yb_sched_index_match(sched->index, &prompt, scratch->active, scratch->hits, &match);
     fill_coming(sched, &match, now_ns, view);
     view->best_blocks = complete_hits(sched, view, scratch->hits, &view->best);

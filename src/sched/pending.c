@@ -13,13 +13,33 @@
 double
 yb_sched_others_factor(const struct yb_sched *sched)
 {
+    uint64_t own = sched->in_flight[sched->options.conductor];
+    uint64_t all = 0;
     double factor;
 
-    if (sched->own_in_flight == 0) {
+    if (own == 0) {
         return 1; /* No report has anything of this conductor: nothing is known of shares. */
     }
-    factor = (double)sched->all_in_flight / (double)sched->own_in_flight;
-    return factor < 1 ? 1 : factor < FACTOR_MAX ? factor : FACTOR_MAX;
+    for (uint32_t i = 0; i < YB_SCHED_CONDUCTORS_MAX; i++) {
+        all += sched->in_flight[i];
+    }
+    factor = (double)all / (double)own;
+    return factor < FACTOR_MAX ? factor : FACTOR_MAX;
+}
+
+uint32_t
+yb_sched_conductors(const struct yb_sched *sched, uint32_t *rank_out)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < YB_SCHED_CONDUCTORS_MAX; i++) {
+        if (i == sched->options.conductor) {
+            *rank_out = count++;
+        } else {
+            count += sched->in_flight[i] > 0;
+        }
+    }
+    return count;
 }
 
 /* Return `count` times the factor, as a whole number. */

@@ -181,6 +181,22 @@ fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, u
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+/* Return what those that are decoded at a place add to the prefill of so many tokens: each step
+ * that computes a chunk gives them a token, too. */
+static double
+beside_ns(const struct yb_sched_view *view, uint32_t place, uint32_t tokens)
+{
+    const struct yb_sched_cost *cost = yb_sched_view_cost(view, place);
+    const struct yb_sched_load *load = &view->loads[place];
+    uint32_t chunk = cost->pass_tokens;
+
+    if (chunk == 0 || view->options->mode == YB_SCHED_MODE_DISAGGREGATED) {
+        return 0;
+    }
+    return ceil((double)tokens / chunk) *
+           (yb_sched_step_ns(cost, load->running, load->context_tokens) - cost->step_base_ns);
+}
+
 /* Write the plan that reuses `tokens` tokens. */
 static void
 finish_plan(const struct yb_sched_view *view, const struct yb_sched_prompt *prompt, uint32_t place,
@@ -189,6 +205,7 @@ finish_plan(const struct yb_sched_view *view, const struct yb_sched_prompt *prom
     uint32_t block_tokens = view->options->block_tokens;
     uint32_t run = yb_sched_view_run(view, place, !view->options->no_soon);
     uint32_t blocks = (tokens + block_tokens - 1) / block_tokens;
+    double beside = beside_ns(view, place, prompt->tokens - tokens);
 
     /* A prompt that ends with a whole block has its last token computed all the same. */
     *plan_out = (struct yb_sched_plan){
@@ -200,8 +217,8 @@ finish_plan(const struct yb_sched_view *view, const struct yb_sched_prompt *prom
         .considered = plan_out->considered,
         .start_ns = prompt->start_ns,
         .load_ns = yb_sched_flow_load_ns(prompt, tokens),
-        .prefill_ns = yb_sched_prefill_ns(prompt->cost, prompt->tokens, tokens),
-        .finish_ns = yb_sched_flow_finish_ns(prompt, tokens),
+        .prefill_ns = yb_sched_prefill_ns(prompt->cost, prompt->tokens, tokens) + beside,
+        .finish_ns = yb_sched_flow_finish_ns(prompt, tokens) + beside,
     };
 }
 

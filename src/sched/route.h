@@ -96,7 +96,8 @@ struct yb_sched_view {
     const struct yb_sched_decoding *decoding; /* What will be decoded when. */
     double others_factor; /* Requests of all conductors for each of this one's. */
 
-    bool others; /* Other conductors decide, too: choose among what is nearly the best. */
+    uint32_t conductors; /* That decide, this one among them, */
+    uint32_t rank;       /* and how many of them come before it. */
 
     /* Room for the policy's own use. */
     uint32_t *chosen;    /* places_max */

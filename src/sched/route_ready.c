@@ -22,7 +22,6 @@
 
 struct search {
     const struct yb_sched_view *view;
-    double near;         /* Finishes up to that many times the best are as good. */
     double best_ns;      /* The earliest finish so far. */
     double reach_tokens; /* Of the longest run of all. */
     uint32_t far;        /* The source that is worth most. */
@@ -196,14 +195,26 @@ requests_of(const struct yb_sched_view *view, uint32_t place)
     return view->loads[place].queued + view->loads[place].running;
 }
 
-/* Whether `place` should be given up before `other`, their bounds being equal. Where other
- * conductors decide from the same reports, the fewest requests would attract them all. */
+/* Whether this conductor prefers the place to others that are as good. Each has a part of the
+ * places that way, so that those who decide from the same reports do not meet there. */
+static bool
+is_ours(const struct yb_sched_view *view, uint32_t place)
+{
+    return place % view->conductors == view->rank;
+}
+
+/* Whether `place` should be given up before `other`, being as good. Of places that are not ours
+ * the fewest requests would attract all conductors: the draw decides. */
 static bool
 is_less(const struct yb_sched_view *view, uint32_t place, uint32_t other)
 {
-    uint32_t requests = view->others ? 0 : requests_of(view, place);
-    uint32_t others = view->others ? 0 : requests_of(view, other);
+    bool ours = is_ours(view, place);
+    uint32_t requests = ours ? requests_of(view, place) : 0;
+    uint32_t others = ours ? requests_of(view, other) : 0;
 
+    if (ours != is_ours(view, other)) {
+        return !ours;
+    }
     return requests != others ? requests > others
                               : yb_sched_view_draw(view, place) < yb_sched_view_draw(view, other);
 }
@@ -275,8 +286,23 @@ push(struct search *search, uint32_t place, double bound)
     sink(search, CLOSELY);
 }
 
-/* Keep the places with the least bounds, the least first; bounds that are nearly the least are as
- * good as it, and the draw decides between them. */
+/* Whether a first token at a place is as good as the best. Nearly as early is as good, but no step
+ * later: to a long prompt two in a hundred are more than anyone else would gain. Where others
+ * decide, too, no finish is known to a step. */
+static bool
+is_as_good(const struct yb_sched_view *view, uint32_t place, double ns, double best_ns)
+{
+    double step_ns = yb_sched_view_cost(view, place)->step_base_ns;
+    double near_ns = best_ns * view->options->near_best;
+
+    if (view->conductors > 1) {
+        return ns <= best_ns + near_ns + step_ns;
+    }
+    return ns <= best_ns + yb_sched_smaller(near_ns, step_ns);
+}
+
+/* Keep the places with the least bounds, the least first; those that are as good as it count as
+ * equal. */
 static void
 select_places(struct search *search)
 {
@@ -288,9 +314,10 @@ select_places(struct search *search)
         least = yb_sched_smaller(least, view->figures[i]);
     }
     for (uint32_t i = 0; i < view->prefill_count; i++) {
+        uint32_t place = view->prefills[i];
         double bound = view->figures[i];
 
-        push(search, view->prefills[i], bound <= least * search->near ? least : bound);
+        push(search, place, is_as_good(view, place, bound, least) ? least : bound);
     }
     for (uint32_t left = search->count; left > 1; left--) {
         swap(search, 0, left - 1);
@@ -298,8 +325,8 @@ select_places(struct search *search)
     }
 }
 
-/* Return the place to take, among those that are as good as the best: the one with the fewest
- * requests; if others decide, too, that of the two that the draw puts first. */
+/* Return the place to take, among those that are as good as the best: of ours the one with the
+ * fewest requests; if there is none of ours, that of the two that the draw puts first. */
 static uint32_t
 take_one(const struct search *search)
 {
@@ -310,7 +337,7 @@ take_one(const struct search *search)
     for (uint32_t i = 0; i < search->considered; i++) {
         uint32_t place = search->places[i];
 
-        if (search->finishes[i] > search->best_ns * search->near) {
+        if (!is_as_good(view, place, search->finishes[i], search->best_ns)) {
             continue;
         }
         if (best == YB_SCHED_NONE || is_less(view, best, place)) {
@@ -320,7 +347,7 @@ take_one(const struct search *search)
             second = place;
         }
     }
-    if (view->others && second != YB_SCHED_NONE &&
+    if (!is_ours(view, best) && second != YB_SCHED_NONE &&
         requests_of(view, second) < requests_of(view, best)) {
         return second;
     }
@@ -332,7 +359,6 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
 {
     struct search search = {
         .view = view,
-        .near = view->others ? 1 + view->options->near_best : 1,
         .best_ns = INFINITY,
         .reach_tokens = yb_sched_view_tokens(view, view->reach_blocks),
     };
@@ -341,7 +367,7 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
     find_sources(&search);
     select_places(&search);
     for (uint32_t i = 0; i < search.count; i++) {
-        if (search.bounds[i] > search.best_ns * search.near) {
+        if (!is_as_good(view, search.places[i], search.bounds[i], search.best_ns)) {
             break;
         }
         try_place(&search, search.places[i], plan_out);

@@ -360,10 +360,7 @@ static void
 count_in_flight(struct yb_sched *sched, const struct yb_sched_report *report, bool in)
 {
     for (uint32_t i = 0; i < YB_SCHED_CONDUCTORS_MAX; i++) {
-        uint64_t count = in ? report->in_flight[i] : -(uint64_t)report->in_flight[i];
-
-        sched->all_in_flight += count;
-        sched->own_in_flight += i == sched->options.conductor ? count : 0;
+        sched->in_flight[i] += in ? report->in_flight[i] : -(uint64_t)report->in_flight[i];
     }
 }
 

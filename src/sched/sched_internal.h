@@ -72,8 +72,7 @@ struct yb_sched {
     uint64_t number; /* Of the last decision. */
     uint64_t rejected;
     uint64_t forgotten;
-    uint64_t own_in_flight; /* By all places' reports: of this conductor, and of all. */
-    uint64_t all_in_flight;
+    uint64_t in_flight[YB_SCHED_CONDUCTORS_MAX]; /* By all places' reports. */
 };
 
 struct yb_sched_scratch {
@@ -89,6 +88,9 @@ struct yb_sched_scratch {
 
 /* Return how many requests there are for each of this conductor's. */
 double yb_sched_others_factor(const struct yb_sched *sched);
+
+/* Return how many conductors decide, this one among them; *rank_out: how many come before it. */
+uint32_t yb_sched_conductors(const struct yb_sched *sched, uint32_t *rank_out);
 
 /* Work out a place's load again from its report and what this conductor decided since. */
 void yb_sched_load_refresh(struct yb_sched *sched, uint32_t place);

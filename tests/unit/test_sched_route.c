@@ -536,6 +536,84 @@ test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room(void **
     ground_close(&ground);
 }
 
+/* What is nearly as early is as good: the fewest requests decide. 60 blocks are 4.06 s, of which two
+ * in a hundred are 81 ms; but a step is 26.8 ms. */
+static void
+test_sched_route__ready_takes_the_fewest_requests_of_what_is_nearly_as_early(void **state)
+{
+    struct yb_sched_options options = ground_options("ready");
+    struct yb_sched_report report = {.struct_bytes = sizeof(report), .running = 1};
+    struct ground ground;
+
+    (void)state;
+    ground_open(&ground, &options, 2);
+    report_load(&ground, 0, 0, 5, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        report.sequence = 10 + i;
+        report.at_ns = ground.now_ns;
+        report.prefill_done_ns = ground.now_ns + (i == 0 ? 26 : 28) * GROUND_MS;
+        assert_int_equal(yb_sched_report(ground.sched, 1, &report), YB_OK);
+        assert_int_equal(decide_once(&ground, 60).prefill, i == 0 ? 1 : 0);
+    }
+    ground_close(&ground);
+}
+
+/* 60 blocks and a token are 16 chunks of 2048; in each step 40 answers with 100,000 tokens before
+ * them take 40 x 0.15 ms + 100,000 x 33 ns = 9.3 ms. */
+static void
+test_sched_route__a_prefill_takes_longer_by_what_is_decoded_beside_it(void **state)
+{
+    struct yb_sched_options options = ground_options("ready");
+    struct yb_sched_cost cost = ground_cost();
+    struct yb_sched_report report = {
+        .struct_bytes = sizeof(report), .sequence = 1, .running = 40, .context_tokens = 100000};
+    struct ground ground;
+    uint64_t alone_ns;
+
+    (void)state;
+    cost.pass_tokens = 2048;
+    ground_open(&ground, &options, 1);
+    assert_int_equal(yb_sched_set_cost(ground.sched, 0, &cost), YB_OK);
+    alone_ns = decide_once(&ground, 60).ttft_ns;
+    report.at_ns = ground.now_ns;
+    assert_int_equal(yb_sched_report(ground.sched, 0, &report), YB_OK);
+    assert_in_range(decide_once(&ground, 60).ttft_ns - alone_ns, 148799000, 148801000);
+    ground_close(&ground);
+}
+
+/* Four conductors know the same and decide at once: no two of them take the same place. */
+static void
+test_sched_route__conductors_take_different_places_of_those_that_are_as_good(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 16; round++) {
+        bool taken[16] = {false};
+
+        for (uint32_t conductor = 0; conductor < 4; conductor++) {
+            struct yb_sched_options options = ground_options("ready");
+            struct ground ground;
+            struct yb_sched_request request;
+            uint32_t place;
+
+            options.conductor = conductor;
+            ground_open(&ground, &options, 16);
+            for (uint32_t i = 0; i < 16; i++) {
+                struct yb_sched_report report = {
+                    .struct_bytes = sizeof(report), .sequence = 1, .in_flight = {1, 1, 1, 1}};
+
+                report.at_ns = ground.now_ns;
+                assert_int_equal(yb_sched_report(ground.sched, i, &report), YB_OK);
+            }
+            request = ground_request(&ground, 40);
+            request.id = 4 * round + conductor + 1;
+            place = ground_decide(&ground, &request).prefill;
+            assert_false(taken[place]);
+            taken[place] = true;
+            ground_close(&ground);
+        }
+    }
+}
+
 int
 main(void)
 {
@@ -556,6 +634,11 @@ main(void)
         cmocka_unit_test(test_sched_route__ready_fetches_within_the_rack_when_the_uplink_is_full),
         cmocka_unit_test(test_sched_route__a_fetch_that_was_decided_is_a_backlog_for_the_next),
         cmocka_unit_test(test_sched_route__ready_is_nearly_as_good_as_trying_everything),
+        cmocka_unit_test(
+            test_sched_route__ready_takes_the_fewest_requests_of_what_is_nearly_as_early),
+        cmocka_unit_test(test_sched_route__a_prefill_takes_longer_by_what_is_decoded_beside_it),
+        cmocka_unit_test(
+            test_sched_route__conductors_take_different_places_of_those_that_are_as_good),
         cmocka_unit_test(test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room),
     };
 
