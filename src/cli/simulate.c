@@ -34,6 +34,9 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"requests", "N",
      "never-worse: so many of each workload, at most (all); window-sweep: in each half (10000)"},
     {"traces", "DIR", "heat, papers, never-worse: where the published traces are (YUEBING_TRACES)"},
+    {"routing", "LIST", "TRACE: policies of routing beside each other, a list or all"},
+    {"load", "LIST", "routing: at these times the speed (1)"},
+    {"seeds", "N", "routing: the mean over so many seeds (1)"},
     {"csv", "FILE", "TRACE: write a line for each request"},
     {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},
     YB_CLI_TRACE_OPTIONS,
@@ -73,7 +76,8 @@ yb_cli_simulate(struct yb_cli *cli, int argc, char **argv)
         chosen = runs[i].option;
     }
     if (run == NULL && argc > 0) {
-        return yb_simulate_run(cli, argv[0]);
+        return yb_cli_option(cli, "routing") != NULL ? yb_simulate_routing(cli, argv[0])
+                                                     : yb_simulate_run(cli, argv[0]);
     }
     if (run == NULL || argc > 0) {
         fprintf(cli->err,

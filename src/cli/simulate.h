@@ -55,6 +55,8 @@ struct yb_simulate_shown {
 /* Return the run as JSON; NULL: no memory. */
 json_t *yb_simulate_json(const struct yb_simulate_shown *shown);
 
+json_t *yb_simulate_settings_json(const struct yb_settings *settings);
+
 /* Print the run as tables. Returns an exit code. */
 int yb_simulate_print(struct yb_cli *cli, const struct yb_simulate_shown *shown);
 
@@ -65,6 +67,7 @@ bool yb_simulate_page(struct yb_cli *cli, const struct yb_simulate_shown *shown,
 
 /* The kinds of runs. Each returns an exit code. */
 int yb_simulate_run(struct yb_cli *cli, const char *path);
+int yb_simulate_routing(struct yb_cli *cli, const char *path);
 int yb_simulate_papers(struct yb_cli *cli);
 int yb_simulate_never_worse(struct yb_cli *cli);
 int yb_simulate_hit_table(struct yb_cli *cli);

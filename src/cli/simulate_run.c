@@ -71,8 +71,8 @@ links_json(const struct yb_result *result)
     return links;
 }
 
-static json_t *
-settings_json(const struct yb_settings *settings)
+json_t *
+yb_simulate_settings_json(const struct yb_settings *settings)
 {
     json_t *object = json_object();
 
@@ -91,10 +91,10 @@ yb_simulate_json(const struct yb_simulate_shown *shown)
 
     return json_pack(
         "{s:s,s:o,s:i,s:i,s:i,s:f,s:f,s:I,s:I,s:o,s:o,s:o,s:f,s:o,s:o,s:{s:f,s:f,s:f},s:I,s:f,s:f}",
-        "trace", shown->trace_name, "settings", settings_json(shown->settings), "requests",
-        (int)result->requests, "done", (int)result->done, "rejected", (int)result->rejected,
-        "makespan_s", (double)result->makespan_ns / 1e9, "requests_per_s", result->requests_per_s,
-        "input_tokens", (json_int_t)result->input_tokens, "output_tokens",
+        "trace", shown->trace_name, "settings", yb_simulate_settings_json(shown->settings),
+        "requests", (int)result->requests, "done", (int)result->done, "rejected",
+        (int)result->rejected, "makespan_s", (double)result->makespan_ns / 1e9, "requests_per_s",
+        result->requests_per_s, "input_tokens", (json_int_t)result->input_tokens, "output_tokens",
         (json_int_t)result->output_tokens, "ttft_s", times_json(&result->ttft, 1e9), "tpot_ms",
         times_json(&result->tpot, 1e6), "tbt_ms", times_json(&result->tbt, 1e6), "hit",
         yb_result_hit(result), "sources", sources_json(result), "links", links_json(result),

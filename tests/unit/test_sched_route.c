@@ -536,8 +536,8 @@ test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room(void **
     ground_close(&ground);
 }
 
-/* What is nearly as early is as good: the fewest requests decide. 60 blocks are 4.06 s, of which two
- * in a hundred are 81 ms; but a step is 26.8 ms. */
+/* What is nearly as early is as good: the fewest requests decide. 60 blocks are 4.06 s, of which
+ * two in a hundred are 81 ms; but a step is 26.8 ms. */
 static void
 test_sched_route__ready_takes_the_fewest_requests_of_what_is_nearly_as_early(void **state)
 {
