@@ -303,6 +303,9 @@
     X(node,    ssd_bytes,            BYTES,  "bytes",       "0",                          \
       0, 64 * YB_CONFIG_TIB, none, "",                                                    \
       "size of the log in that folder, of all nodes together; 0: 64 GiB each")            \
+    X(node,    ssd_write_budget,     BYTES,  "bytes",       "0",                          \
+      0, 1024 * YB_CONFIG_TIB, none, "",                                                  \
+      "bytes a day that may be written to that log, of all nodes together; 0: no bound")  \
     X(node,    ssd_io,               ENUM,   "",            "auto",                       \
       0, 0, node_ssd_io, "",                                                              \
       "how the disk is driven; auto takes io_uring where it is allowed")                  \

@@ -332,6 +332,7 @@ open_media(struct yb_roles *roles, uint32_t nodes, struct yb_node_host_options *
         .name = host->node.name,
         .named = config->node_name[0] != '\0',
         .ssd_bytes = config->node_ssd_bytes / nodes,
+        .ssd_write_budget = config->node_ssd_write_budget / nodes,
         .ssd_io = ios[config->node_ssd_io],
         .packed = config->node_object_layout == YB_CONFIG_NODE_OBJECT_LAYOUT_PACKED,
         .random = yb_net_random_system,

@@ -206,6 +206,7 @@ open_ssd(void *context, const struct yb_node_tier_ground *ground, struct yb_tier
         .io = media->ssd_io,
         .node = media->id,
         .capacity = media->options.ssd_bytes,
+        .write_budget = media->options.ssd_write_budget,
         .segment_bytes =
             media->options.ssd_bytes != 0 ? segment_bytes(media->options.ssd_bytes) : 0,
         .events = ground->events,

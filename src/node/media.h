@@ -27,13 +27,14 @@
 struct yb_media;
 
 struct yb_media_options {
-    const char *data_dir;     /* "": no disk. Made if it is missing; the folder it is in is not. */
-    const char *object_store; /* "": none. As tier/object/object.h has it. */
-    const char *name;         /* What the node is to be called, if its folder knows none. */
-    bool named;               /* Its folder's name does not count. */
-    uint64_t ssd_bytes;       /* Of the log; 0: 64 GiB. */
-    const char *ssd_io;       /* "auto", "io_uring" or "threads". */
-    bool packed;              /* Small blocks share objects. */
+    const char *data_dir;      /* "": no disk. Made if it is missing; the folder it is in is not. */
+    const char *object_store;  /* "": none. As tier/object/object.h has it. */
+    const char *name;          /* What the node is to be called, if its folder knows none. */
+    bool named;                /* Its folder's name does not count. */
+    uint64_t ssd_bytes;        /* Of the log; 0: 64 GiB. */
+    uint64_t ssd_write_budget; /* Bytes a day; 0: no bound. */
+    const char *ssd_io;        /* "auto", "io_uring" or "threads". */
+    bool packed;               /* Small blocks share objects. */
     yb_span_random_fn *random;
     void *random_context;
     struct yb_log *log;

@@ -367,6 +367,28 @@ test_tiers__a_spoilt_block_is_gone_and_can_be_put_again(void **state)
     store_steps_end(world);
 }
 
+/* A5: what the directory does not name is nobody's to read, wherever it lies. */
+static void
+test_tiers__a_block_below_is_served_only_while_it_is_claimed(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct yb_shelf_record *record;
+    uint8_t claimed;
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = LONG_AGO_MS});
+    record = yb_shelf_find(below_of(world, 0)->shelf, hash_of(world, 1));
+    assert_non_null(record);
+    claimed = record->claimed;
+    assert_int_not_equal(claimed, 0);
+    record->claimed = record->told = 0;
+    DO(world, {STEP_GONE, .key = 1});
+    record->claimed = record->told = claimed;
+    DO(world, {STEP_GET, .key = 1, .value = 77});
+    store_steps_end(world);
+}
+
 /* A node that drains gives away what only its disk has. */
 static void
 test_tiers__draining_moves_what_lies_below(void **state)
@@ -402,6 +424,7 @@ main(void)
         cmocka_unit_test(test_tiers__readers_of_one_block_share_its_load),
         cmocka_unit_test(test_tiers__a_load_that_nobody_waits_for_ends),
         cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),
+        cmocka_unit_test(test_tiers__a_block_below_is_served_only_while_it_is_claimed),
         cmocka_unit_test(test_tiers__draining_moves_what_lies_below),
     };
 
