@@ -77,6 +77,7 @@
     X(directory, "the index of blocks: where it is, what it keeps")                       \
     X(node,    "the memory for blocks, and what is told of it")                           \
     X(http,    "the admin port: health, metrics, a look at the store")                    \
+    X(conductor, "where requests run: policies, objectives, the log of decisions")        \
     X(log,     "what is logged, and how")                                                 \
     X(trace,   "spans of requests and transfers")
 
@@ -131,7 +132,13 @@
     C(YB_CONFIG_NODE_OBJECT_LAYOUT_BLOCK,  "block")                                       \
     C(YB_CONFIG_NODE_OBJECT_LAYOUT_PACKED, "packed")
 
+#define YB_CONFIG_CHOICES_conductor_mode(C)                                               \
+    C(YB_CONFIG_CONDUCTOR_MODE_COUPLED,       "coupled")                                  \
+    C(YB_CONFIG_CONDUCTOR_MODE_DISAGGREGATED, "disaggregated")                            \
+    C(YB_CONFIG_CONDUCTOR_MODE_TIME_SLICED,   "time-sliced")
+
 #define YB_CONFIG_CHOICES_MAP(L)                                                          \
+    L(conductor_mode)                                                                     \
     L(node_write_policy) L(node_ssd_io) L(node_object_layout)                             \
     L(net_io) L(node_policy) L(auth_role) L(tls_mode) L(log_level) L(log_format)
 
@@ -330,6 +337,54 @@
     X(http,    listen,               STRING, "address",     "",                           \
       0, YB_CONFIG_STRING_MAX, none, "http",                                              \
       "address and port of the admin port, such as 127.0.0.1:14780; empty: none")         \
+    X(conductor, serve,              BOOL,   "",            "false",                      \
+      0, 1, none, "conductor",                                                            \
+      "serve: answer the calls of a conductor on the admin port, too")                    \
+    X(conductor, routing,            STRING, "name",        "ready",                      \
+      1, 31, none, "policy",                                                              \
+      "who gets a request; docs/scheduling.md lists the policies")                        \
+    X(conductor, admission,          STRING, "name",        "none",                       \
+      1, 31, none, "admission",                                                           \
+      "who gets in: none, early or early-predicted")                                      \
+    X(conductor, mode,               ENUM,   "",            "coupled",                    \
+      0, 0, conductor_mode, "mode",                                                       \
+      "prefill and decode at one instance, at two, or at one in turns")                   \
+    X(conductor, standalone,         BOOL,   "",            "false",                      \
+      0, 1, none, "standalone",                                                           \
+      "there is no store: what is known comes from the instances' reports alone")         \
+    X(conductor, number,             U32,    "conductor",   "0",                          \
+      0, 15, none, "",                                                                    \
+      "which of several conductors side by side this is")                                 \
+    X(conductor, places_max,         U32,    "places",      "1024",                       \
+      1, 16384, none, "",                                                                 \
+      "instances and nodes at most")                                                      \
+    X(conductor, blocks_max,         U32,    "blocks",      "1048576",                    \
+      1024, 268435456, none, "",                                                          \
+      "blocks that are known of at most, for each model: 24 bytes each")                  \
+    X(conductor, requests_max,       U32,    "requests",    "16384",                      \
+      64, 1048576, none, "",                                                              \
+      "requests under way at most; older ones are forgotten")                             \
+    X(conductor, block_tokens,       U32,    "tokens",      "512",                        \
+      1, 65536, none, "block-tokens",                                                     \
+      "tokens of a block")                                                                \
+    X(conductor, ttft_slo_ms,        MS,     "ms",          "0",                          \
+      0, 3600000, none, "ttft",                                                           \
+      "a first token is wanted within, unless a request says otherwise; 0: no limit")     \
+    X(conductor, tbt_slo_ms,         MS,     "ms",          "0",                          \
+      0, 3600000, none, "tbt",                                                            \
+      "and each further one; 0: no limit")                                                \
+    X(conductor, expire_ms,          MS,     "ms",          "3000",                       \
+      100, 3600000, none, "",                                                             \
+      "an instance that has not reported for so long gets no requests")                   \
+    X(conductor, node_rate,          BYTES,  "bytes",       "1g",                         \
+      1, 64 * YB_CONFIG_TIB, none, "",                                                    \
+      "bytes a second of a node's links, unless an instance has told them")               \
+    X(conductor, log_file,           PATH,   "path",        "",                           \
+      0, YB_CONFIG_PATH_MAX, none, "decision-log",                                        \
+      "where all that was told and decided is written, to be run again; empty: nowhere")  \
+    X(conductor, log_bytes,          BYTES,  "bytes",       "256m",                       \
+      1 * YB_CONFIG_MIB, 64 * YB_CONFIG_TIB, none, "",                                    \
+      "bound of that file; the log ends there")                                           \
     X(log,     level,                ENUM,   "",            "info",                       \
       0, 0, log_level, "log-level",                                                       \
       "least serious line that is logged; trace needs a build with YB_LOG_TRACE")         \

@@ -25,6 +25,7 @@
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
     X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
+    X(CONDUCTOR, 25) /* conductor/service_internal.h: the conductor, its log's next bytes */ \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \
     X(REGION,  40) /* memory/region.c: the table of registered memory */          \

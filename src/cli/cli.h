@@ -65,9 +65,10 @@ struct yb_cli_command {
     (YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(net) | YB_CONFIG_IN(auth) | YB_CONFIG_IN(tls) | \
      YB_CONFIG_IN(cluster) | YB_CONFIG_IN(trace))
 
-#define YB_CLI_SECTIONS_STORE (YB_CLI_SECTIONS_NET | YB_CONFIG_IN(directory))
-#define YB_CLI_SECTIONS_SERVE (YB_CLI_SECTIONS_STORE | YB_CONFIG_IN(http))
-#define YB_CLI_SECTIONS_NODE  (YB_CLI_SECTIONS_SERVE | YB_CONFIG_IN(node))
+#define YB_CLI_SECTIONS_STORE     (YB_CLI_SECTIONS_NET | YB_CONFIG_IN(directory))
+#define YB_CLI_SECTIONS_SERVE     (YB_CLI_SECTIONS_STORE | YB_CONFIG_IN(http))
+#define YB_CLI_SECTIONS_NODE      (YB_CLI_SECTIONS_SERVE | YB_CONFIG_IN(node))
+#define YB_CLI_SECTIONS_CONDUCTOR (YB_CLI_SECTIONS_SERVE | YB_CONFIG_IN(conductor))
 
 /* clang-format off */
 /*    name, as it is typed, arguments, max, sections, json, help */
@@ -76,6 +77,8 @@ struct yb_cli_command {
       "measure this build beside what the machine can do")                                     \
     X(check, "check", "engine URL_A URL_B", 3, YB_CLI_SECTIONS_STORE, true,                    \
       "say whether one engine finds what another one put, and why not")                        \
+    X(conductor, "conductor", "", 0, YB_CLI_SECTIONS_CONDUCTOR, true,                          \
+      "run a conductor: where requests run, and what of them is reused")                       \
     X(config, "config", "", 0, YB_CONFIG_IN_ALL, true,                                         \
       "print every parameter, its value and where it comes from")                              \
     X(demo, "demo", "", 0, YB_CLI_SECTIONS_NET, true,                                          \
@@ -108,7 +111,7 @@ struct yb_cli_command {
       "remove blocks from the store")                                                          \
     X(secret, "secret", "new|derive", 1, YB_CLI_SECTIONS_COMMON | YB_CONFIG_IN(auth), true,    \
       "make a secret file, or derive the key of one role or tenant from it")                   \
-    X(serve, "serve", "", 0, YB_CLI_SECTIONS_NODE, true,                                       \
+    X(serve, "serve", "", 0, YB_CLI_SECTIONS_NODE | YB_CONFIG_IN(conductor), true,                                       \
       "run a whole store in one process: a directory and its nodes")                           \
     X(simulate, "simulate", "[TRACE]", 1, YB_CLI_SECTIONS_COMMON, true,                        \
       "say what a cluster would do: times, hits, links; and check that against papers")        \

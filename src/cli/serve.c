@@ -177,6 +177,7 @@ yb_cli_serve(struct yb_cli *cli, int argc, char **argv)
         .directory_listen = cli->config.net_listen,
         .nodes = node_count(&cli->config),
         .node_listen = cli->config.node_listen,
+        .conductor = cli->config.conductor_serve,
     };
 
     (void)argc;

@@ -37,6 +37,7 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"routing", "LIST", "TRACE: policies of routing beside each other, a list or all"},
     {"load", "LIST", "routing: at these times the speed (1)"},
     {"seeds", "N", "routing: the mean over so many seeds (1)"},
+    {"replay-decisions", "LOG", "decide again what a conductor's log has, and compare"},
     {"csv", "FILE", "TRACE: write a line for each request"},
     {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},
     YB_CLI_TRACE_OPTIONS,
@@ -52,9 +53,13 @@ static const struct {
     const char *option;
     int (*run)(struct yb_cli *cli);
 } runs[] = {
-    {"classes-vs-hits", yb_simulate_classes}, {"heat", yb_simulate_heat},
-    {"hit-table", yb_simulate_hit_table},     {"never-worse", yb_simulate_never_worse},
-    {"papers", yb_simulate_papers},           {"window-sweep", yb_simulate_window_sweep},
+    {"classes-vs-hits", yb_simulate_classes},
+    {"heat", yb_simulate_heat},
+    {"hit-table", yb_simulate_hit_table},
+    {"never-worse", yb_simulate_never_worse},
+    {"papers", yb_simulate_papers},
+    {"replay-decisions", yb_simulate_replay},
+    {"window-sweep", yb_simulate_window_sweep},
 };
 #define RUN_COUNT (sizeof runs / sizeof runs[0])
 

@@ -74,5 +74,9 @@ int yb_simulate_hit_table(struct yb_cli *cli);
 int yb_simulate_classes(struct yb_cli *cli);
 int yb_simulate_heat(struct yb_cli *cli);
 int yb_simulate_window_sweep(struct yb_cli *cli);
+int yb_simulate_replay(struct yb_cli *cli);
+
+/* `yuebing trace --audit`. Returns an exit code. */
+int yb_cli_trace_audit(struct yb_cli *cli);
 
 #endif /* YB_CLI_SIMULATE_H */

@@ -15,6 +15,8 @@
 #include "sim/trace_gen.h"
 
 const struct yb_cli_option yb_cli_trace_options[] = {
+    {"audit", NULL, "whether all instructions of a conductor have ended, instead"},
+    {"at", "ADDRESS", "audit: its port (127.0.0.1:14780)"},
     {"like", "KIND", "gen: conversation, toolagent or synthetic (conversation)"},
     {"requests", "N", "gen: how many (12031)"},
     YB_CLI_TRACE_OPTIONS,
@@ -119,6 +121,9 @@ yb_cli_trace(struct yb_cli *cli, int argc, char **argv)
     struct yb_trace *trace = NULL;
     int code = YB_CLI_EXIT_REFUSED;
 
+    if (argc == 0 && yb_cli_option(cli, "audit") != NULL) {
+        return yb_cli_trace_audit(cli);
+    }
     if (argc == 1 && strcmp(argv[0], "gen") == 0) {
         code = generate(cli, &trace);
         if (code == 0 && yb_trace_write(trace, cli->out) != YB_OK) {

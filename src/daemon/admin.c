@@ -8,143 +8,28 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "conductor/service.h"
+#include "daemon/conductor_host.h"
 #include "daemon/known_http.h"
 #include "daemon/process_internal.h"
+#include "daemon/visit.h"
 #include "directory/index.h"
 #include "directory/wire/directory_wire.h"
-#include "net/peer.h"
 #include "observe/http.h"
 
-#define ASK_NS          (2 * YB_NS_PER_S)
-#define STALL_NS        YB_NS_PER_S /* A worker that has not turned for so long is not ready. */
-#define REPLY_ROOM      (1024u * 1024u)
-#define CONNECTIONS_MAX 64u
+#define STALL_NS         YB_NS_PER_S /* A worker that has not turned for so long is not ready. */
+#define CONNECTIONS_MAX  64u
+#define CONNECTIONS_MANY 512u /* Routers keep theirs to a conductor open. */
 
 struct yb_admin {
     struct yb_process *process;
     struct yb_roles *roles;
     struct yb_http_source source;
     struct yb_http *http;
-    struct yb_known_http *known; /* NULL: its paths are not asked for. */
+    struct yb_known_http *known;         /* NULL: its paths are not asked for. */
+    struct yb_conductor_host *conductor; /* NULL: there is none here. */
     char directory[YB_ADDRESS_TEXT_BYTES];
 };
-
-/* ---- asking the directory ------------------------------------------------------------------- */
-
-/* One visit to the directory, on the calling thread. */
-struct visit {
-    struct yb_admin *admin;
-    struct yb_hello_self self;
-    struct yb_loop *loop;
-    struct yb_net *net;
-    struct yb_peer *peer;
-    uint8_t *reply;
-    uint32_t reply_bytes;
-    uint64_t deadline_ns;
-    bool done;
-};
-
-static void
-visit_end(struct visit *visit)
-{
-    if (visit->peer != NULL) {
-        yb_peer_destroy(&visit->peer);
-    }
-    if (visit->net != NULL) {
-        yb_net_shut(visit->net);
-        while (!yb_net_idle(visit->net)) {
-            yb_loop_turn(visit->loop, YB_NS_PER_MS);
-        }
-        yb_net_destroy(&visit->net);
-    }
-    if (visit->loop != NULL) {
-        yb_loop_destroy(&visit->loop);
-    }
-    free(visit->reply);
-}
-
-static enum yb_status
-visit_open(struct visit *visit)
-{
-    const struct yb_process *process = visit->admin->process;
-    struct yb_loop_options loop;
-    struct yb_net_options net;
-    struct yb_address_list where = {.count = 1};
-    enum yb_status status;
-
-    yb_process_net_options(process, &loop, &net);
-    loop.spin_us = 0;
-    net.self = &visit->self;
-    net.stats = NULL; /* Looking is not what is looked at. */
-    net.spans = NULL;
-    net.log = NULL;
-    status = yb_loop_create(&loop, &visit->loop);
-    if (status != YB_OK) {
-        return status;
-    }
-    net.loop = visit->loop;
-    status = yb_net_create(&net, &visit->net);
-    if (status != YB_OK) {
-        return status;
-    }
-    where.items[0] = yb_roles_directory_address(visit->admin->roles);
-    return yb_peer_create(visit->net, &where, (struct yb_id){{0}}, &visit->peer);
-}
-
-/* Begin as an administrator, or as a client of a tenant. */
-static enum yb_status
-visit_begin(struct yb_admin *admin, const char *tenant, struct visit *visit)
-{
-    enum yb_status status = YB_NO_MEMORY;
-
-    *visit = (struct visit){.admin = admin, .self = admin->process->self};
-    visit->self.role = tenant != NULL ? YB_WIRE_ROLE_CLIENT : YB_WIRE_ROLE_ADMIN;
-    visit->self.tenant = tenant != NULL ? tenant : "";
-    yb_net_random_system(NULL, &visit->self.identity, sizeof(visit->self.identity));
-    visit->deadline_ns = yb_deadline_after(yb_clock_now(admin->process->clock), ASK_NS);
-    visit->reply = malloc(REPLY_ROOM);
-    if (visit->reply != NULL) {
-        status = visit_open(visit);
-    }
-    if (status != YB_OK) {
-        visit_end(visit);
-    }
-    return status;
-}
-
-static void
-on_done(struct yb_call *call)
-{
-    struct visit *visit = call->owner;
-
-    visit->done = true;
-    yb_io_wake(yb_loop_io(visit->loop));
-}
-
-static enum yb_status
-visit_ask(struct visit *visit, uint16_t type, const void *body, size_t body_bytes, bool mutates)
-{
-    struct yb_call call = {
-        .type = type,
-        .lane = YB_WIRE_LANE_CONTROL,
-        .deadline_ns = visit->deadline_ns,
-        .mutates = mutates,
-        .body = body,
-        .body_bytes = (uint32_t)body_bytes,
-        .reply_body = visit->reply,
-        .reply_body_room = REPLY_ROOM,
-        .done = on_done,
-        .owner = visit,
-    };
-    enum yb_status status = yb_peer_call(visit->peer, &call);
-
-    visit->done = false;
-    while (status == YB_OK && !visit->done) {
-        yb_loop_turn(visit->loop, YB_NEVER);
-    }
-    visit->reply_bytes = call.answered ? call.reply_body_bytes : 0;
-    return status == YB_OK ? call.status : status;
-}
 
 /* ---- health --------------------------------------------------------------------------------- */
 
@@ -193,6 +78,12 @@ ready(void *context, char reason_out[YB_HTTP_REASON_BYTES])
     struct yb_admin *admin = context;
     uint64_t now_ns = yb_clock_now(admin->process->clock);
 
+    if (admin->conductor != NULL &&
+        !yb_conductor_service_ready(yb_conductor_host_service(admin->conductor))) {
+        snprintf(reason_out, YB_HTTP_REASON_BYTES,
+                 "the conductor waits for the directory, which knows the names of blocks");
+        return false;
+    }
     for (uint32_t i = 0; i < yb_roles_count(admin->roles); i++) {
         struct yb_role_info info;
 
@@ -234,10 +125,19 @@ config(void *context, json_t **out)
     return YB_OK;
 }
 
+/* Ask the directory as an administrator, or as a client of a tenant. */
+static enum yb_status
+begin(struct yb_admin *admin, const char *tenant, struct yb_visit *visit)
+{
+    const struct yb_address where = yb_roles_directory_address(admin->roles);
+
+    return yb_visit_begin(admin->process, &where, tenant, visit);
+}
+
 /* ---- the store ------------------------------------------------------------------------------ */
 
 static enum yb_status
-ask_members(struct visit *visit, struct yb_wire_members *members_out)
+ask_members(struct yb_visit *visit, struct yb_wire_members *members_out)
 {
     const struct yb_wire_members_question asked = {.known = 0};
     uint8_t body[YB_WIRE_MEMBERS_QUESTION_BYTES];
@@ -245,7 +145,8 @@ ask_members(struct visit *visit, struct yb_wire_members *members_out)
     enum yb_status status;
 
     YB_ASSERT(yb_wire_members_question_encode(&asked, body, sizeof(body), &length) == YB_OK);
-    status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_MEMBERS, body, length, false);
+    status = yb_visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_MEMBERS,
+                          (struct yb_visit_body){body, length}, false);
     return status == YB_OK
                ? yb_wire_members_decode(visit->reply, visit->reply_bytes, members_out, NULL)
                : status;
@@ -274,9 +175,9 @@ member_json(const struct yb_wire_member *member)
 static enum yb_status
 nodes(void *context, json_t **out)
 {
-    struct visit visit;
+    struct yb_visit visit;
     struct yb_wire_members members;
-    enum yb_status status = visit_begin(context, NULL, &visit);
+    enum yb_status status = begin(context, NULL, &visit);
 
     if (status != YB_OK) {
         return status;
@@ -293,7 +194,7 @@ nodes(void *context, json_t **out)
         }
         *out = json_pack("{s:I, s:o}", "epoch", (json_int_t)members.epoch, "nodes", rows);
     }
-    visit_end(&visit);
+    yb_visit_end(&visit);
     return status;
 }
 
@@ -305,10 +206,11 @@ tenant_or_own(const struct yb_admin *admin, const char *tenant)
 
 /* Learn the seed, and hash a key of a tenant. */
 static enum yb_status
-hash_key(struct visit *visit, const char *tenant, const char *key, struct yb_id *hash_out)
+hash_key(struct yb_visit *visit, const char *tenant, const char *key, struct yb_id *hash_out)
 {
     struct yb_wire_cluster cluster;
-    enum yb_status status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_JOIN, NULL, 0, false);
+    enum yb_status status =
+        yb_visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_JOIN, (struct yb_visit_body){NULL, 0}, false);
 
     if (status == YB_OK) {
         status = yb_wire_cluster_decode(visit->reply, visit->reply_bytes, &cluster, NULL);
@@ -341,7 +243,7 @@ block_json(const struct yb_wire_explanation *known, const char *key)
 }
 
 static enum yb_status
-explain(struct visit *visit, struct yb_id hash, struct yb_wire_explanation *known_out)
+explain(struct yb_visit *visit, struct yb_id hash, struct yb_wire_explanation *known_out)
 {
     const struct yb_wire_explain_question asked = {.hash = hash};
     uint8_t body[YB_WIRE_EXPLAIN_QUESTION_BYTES];
@@ -349,7 +251,8 @@ explain(struct visit *visit, struct yb_id hash, struct yb_wire_explanation *know
     enum yb_status status;
 
     YB_ASSERT(yb_wire_explain_question_encode(&asked, body, sizeof(body), &length) == YB_OK);
-    status = visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY, body, length, false);
+    status = yb_visit_ask(visit, YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY,
+                          (struct yb_visit_body){body, length}, false);
     return status == YB_OK
                ? yb_wire_explanation_decode(visit->reply, visit->reply_bytes, known_out, NULL)
                : status;
@@ -362,13 +265,13 @@ block(void *context, const char *tenant_given, const char *key, json_t **out)
     const char *tenant = tenant_or_own(admin, tenant_given);
     struct yb_wire_explanation known;
     struct yb_id hash;
-    struct visit visit;
+    struct yb_visit visit;
     enum yb_status status;
 
     if (!yb_auth_tenant_valid(tenant, strlen(tenant))) {
         return YB_INVALID;
     }
-    status = visit_begin(admin, tenant, &visit);
+    status = begin(admin, tenant, &visit);
     if (status != YB_OK) {
         return status;
     }
@@ -377,7 +280,7 @@ block(void *context, const char *tenant_given, const char *key, json_t **out)
     if (status == YB_OK) {
         *out = block_json(&known, key);
     }
-    visit_end(&visit);
+    yb_visit_end(&visit);
     return status;
 }
 
@@ -395,20 +298,21 @@ remove_block(void *context, const char *tenant_given, const char *key, bool forc
     struct yb_wire_removed removed;
     struct yb_wire_removal_answer answer;
     size_t length = 0;
-    struct visit visit;
+    struct yb_visit visit;
     enum yb_status status;
 
     if (!yb_auth_tenant_valid(tenant, strlen(tenant))) {
         return YB_INVALID;
     }
-    status = visit_begin(admin, tenant, &visit);
+    status = begin(admin, tenant, &visit);
     if (status != YB_OK) {
         return status;
     }
     status = hash_key(&visit, tenant, key, &hash.hash);
     if (status == YB_OK) {
         YB_ASSERT(yb_wire_removal_encode(&asked, body, sizeof(body), &length) == YB_OK);
-        status = visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_REMOVE, body, length, true);
+        status = yb_visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_REMOVE,
+                              (struct yb_visit_body){body, length}, true);
     }
     if (status == YB_OK) {
         status = yb_wire_removed_decode(visit.reply, visit.reply_bytes, &removed, NULL);
@@ -417,7 +321,7 @@ remove_block(void *context, const char *tenant_given, const char *key, bool forc
         yb_wire_removal_answer_at(&removed.answers, 0, &answer);
         status = (enum yb_status)answer.status;
     }
-    visit_end(&visit);
+    yb_visit_end(&visit);
     return status;
 }
 
@@ -431,15 +335,16 @@ drain(void *context, const char *node, bool draining, bool force)
     };
     uint8_t body[YB_WIRE_STATE_ORDER_BYTES_MAX];
     size_t length = 0;
-    struct visit visit;
-    enum yb_status status = visit_begin(context, NULL, &visit);
+    struct yb_visit visit;
+    enum yb_status status = begin(context, NULL, &visit);
 
     if (status != YB_OK) {
         return status;
     }
     YB_ASSERT(yb_wire_state_order_encode(&asked, body, sizeof(body), &length) == YB_OK);
-    status = visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_SET_STATE, body, length, true);
-    visit_end(&visit);
+    status = yb_visit_ask(&visit, YB_WIRE_DIRECTORY_TYPE_SET_STATE,
+                          (struct yb_visit_body){body, length}, true);
+    yb_visit_end(&visit);
     return status;
 }
 
@@ -467,6 +372,10 @@ open_port(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])
         return status;
     }
     options.address = where.items[0];
+    if (admin->conductor != NULL) {
+        options.body_max = YB_CONDUCTOR_BODY_MAX;
+        options.connections_max = CONNECTIONS_MANY;
+    }
     status = yb_http_create(&options, &admin->http, why);
     if (status != YB_OK) {
         (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", why);
@@ -528,6 +437,12 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
         .remove = remove_block,
         .drain = drain,
     };
+    if (process->conductor != NULL) {
+        YB_ASSERT(!process->known_paths);
+        admin->conductor = process->conductor;
+        admin->source.other = yb_conductor_service_answer;
+        admin->source.other_context = yb_conductor_host_service(process->conductor);
+    }
     if (process->known_paths && !open_known(admin)) {
         (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
         free(admin);

@@ -36,8 +36,9 @@ struct yb_process {
 
     /* The serving form. */
     struct yb_roles *roles;
-    struct yb_admin *admin; /* NULL: there is no admin port. */
-    bool known_paths;       /* It answers known_http.h, too, with ... */
+    struct yb_admin *admin;              /* NULL: there is no admin port. */
+    struct yb_conductor_host *conductor; /* NULL: there is none here. */
+    bool known_paths;                    /* It answers known_http.h, too, with ... */
     struct yb_metadata *metadata;
     uint32_t connections_max; /* Of each port. */
     bool serving;             /* Signals are ours. */

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "daemon/admin.h"
+#include "daemon/conductor_host.h"
 #include "daemon/process_internal.h"
 #include "daemon/roles.h"
 
@@ -144,6 +145,17 @@ tell_about_trust(const struct yb_process *process)
     }
 }
 
+static enum yb_status
+start_conductor(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
+{
+    enum yb_status status = yb_conductor_host_create(process, &process->conductor, why_out);
+
+    return status == YB_OK
+               ? yb_conductor_host_follow(process->conductor,
+                                          yb_roles_directory_address(process->roles), why_out)
+               : status;
+}
+
 enum yb_status
 yb_process_serve(struct yb_process *process, const struct yb_roles_options *options,
                  char why_out[YB_PROCESS_WHY_BYTES])
@@ -153,9 +165,12 @@ yb_process_serve(struct yb_process *process, const struct yb_roles_options *opti
     YB_ASSERT_OBJ(process, YB_PROCESS_MAGIC);
     YB_ASSERT(!process->serving && process->net == NULL);
     take_signals(process);
-    process->connections_max =
-        connections_that_fit(process, options->nodes + (options->directory ? 1 : 0));
+    process->connections_max = connections_that_fit(
+        process, options->nodes + (options->directory || options->nodes == 0 ? 1 : 0));
     status = yb_roles_start(process, options, &process->roles, why_out);
+    if (status == YB_OK && options->conductor) {
+        status = start_conductor(process, why_out);
+    }
     if (status == YB_OK && process->config->http_listen[0] != '\0') {
         status = yb_admin_create(process, process->roles, &process->admin, why_out);
     }
@@ -174,6 +189,9 @@ yb_process_stop(struct yb_process *process)
 {
     if (process->admin != NULL) {
         yb_admin_destroy(&process->admin);
+    }
+    if (process->conductor != NULL) {
+        yb_conductor_host_destroy(&process->conductor);
     }
     if (process->roles != NULL) {
         yb_roles_stop(&process->roles);

@@ -41,6 +41,7 @@ struct yb_roles_options {
     const struct yb_node_tier *tiers; /* Below its memory, instead of what the configuration names;
                                        * borrowed for the roles' life. NULL: as that says. */
     uint32_t tier_count;
+    bool conductor; /* Run one here, too: conductor_host.h, on the admin port. */
 };
 
 /* Start what the options ask for, as the process's configuration says. On OK *roles_out is the

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #define HTTP_MAGIC      0x68747470u
 #define IDLE_S          10u
+#define BODY_NS         (10 * YB_NS_PER_S) /* From the header's end to the body's. */
 #define KEY_BYTES_MAX   1024u
-#define MEMORY_BYTES    32768u /* Of one connection: its header lines. */
+#define MEMORY_BYTES    32768u  /* Of one connection: its header lines. */
+#define MEMORY_LARGE    262144u /* Where long bodies come: fewer, longer pieces. */
 #define BACKLOG         64
 #define BEARER          "Bearer "
 #define BLOCKS_PATH     "/v1/blocks/"
@@ -28,6 +31,7 @@
 struct yb_http {
     uint32_t magic;
     const struct yb_http_source *source;
+    size_t body_max;
     struct MHD_Daemon *daemon;
     struct yb_address address;
 };
@@ -37,6 +41,7 @@ struct answer {
     const char *type;
     char *body; /* From malloc; given to the library. */
     size_t length;
+    uint32_t retry_after_s;
 };
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -234,6 +239,12 @@ yb_http_argument(const struct yb_http_asked *asked, const char *name)
     return MHD_lookup_connection_value(asked->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
+const char *
+yb_http_header(const struct yb_http_asked *asked, const char *name)
+{
+    return MHD_lookup_connection_value(asked->connection, MHD_HEADER_KIND, name);
+}
+
 /* Whether the source answered itself. */
 static bool
 other(const struct yb_http *http, struct yb_http_asked *asked, struct answer *answer_out)
@@ -254,6 +265,7 @@ other(const struct yb_http *http, struct yb_http_asked *asked, struct answer *an
         .type = told.type,
         .body = told.text,
         .length = told.length,
+        .retry_after_s = told.retry_after_s,
     };
     return true;
 }
@@ -305,11 +317,41 @@ route(const struct yb_http *http, struct yb_http_asked *asked)
 
 /* A body, as far as it has come: only for sources that take bodies; others' are read past. */
 struct body {
+    uint64_t until_ns; /* H4 */
     bool too_long;
     size_t length;
     size_t room;
     char *bytes;
 };
+
+/* The header has come. */
+static struct body *
+begin_body(const struct yb_http *http, struct MHD_Connection *connection)
+{
+    struct body *body = calloc(1, sizeof(*body));
+    const char *said =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    unsigned long long length = said != NULL ? strtoull(said, NULL, 10) : 0;
+
+    if (body == NULL) {
+        return NULL;
+    }
+    body->until_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), BODY_NS);
+    if (http->source->other != NULL && length > 0 && length <= http->body_max) {
+        body->bytes = malloc(length); /* Or it grows as it comes. */
+        body->room = body->bytes != NULL ? length : 0;
+    }
+    return body;
+}
+
+static struct answer
+say_too_long(const struct yb_http *http)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "a body has at most %zu bytes", http->body_max);
+    return say(MHD_HTTP_CONTENT_TOO_LARGE, "TOO_LARGE", text);
+}
 
 static void
 take_body(const struct yb_http *http, struct body *body, const char *upload, size_t length)
@@ -317,7 +359,7 @@ take_body(const struct yb_http *http, struct body *body, const char *upload, siz
     if (http->source->other == NULL || body->too_long) {
         return;
     }
-    if (length > YB_HTTP_BODY_MAX - body->length) {
+    if (length > http->body_max - body->length) {
         body->too_long = true;
         return;
     }
@@ -369,19 +411,18 @@ on_request(void *owner, struct MHD_Connection *connection, const char *path, con
     (void)version;
     YB_ASSERT_OBJ(http, HTTP_MAGIC);
     if (body == NULL) {
-        *state = calloc(1, sizeof(*body)); /* The header was seen. */
-        return *state != NULL ? MHD_YES : MHD_NO;
+        body = begin_body(http, connection);
+        *state = body;
+        return body != NULL ? MHD_YES : MHD_NO;
     }
     if (*upload_bytes > 0) {
         take_body(http, body, upload, *upload_bytes);
         *upload_bytes = 0;
-        return MHD_YES;
+        return yb_clock_now(yb_clock_system()) < body->until_ns ? MHD_YES : MHD_NO;
     }
     asked.body = body->bytes;
     asked.body_bytes = body->length;
-    answer = body->too_long
-                 ? say(MHD_HTTP_CONTENT_TOO_LARGE, "TOO_LARGE", "a body has at most 1 MiB")
-                 : route(http, &asked);
+    answer = body->too_long ? say_too_long(http) : route(http, &asked);
     if (answer.body == NULL) {
         return MHD_NO; /* No memory: the connection ends. */
     }
@@ -392,6 +433,12 @@ on_request(void *owner, struct MHD_Connection *connection, const char *path, con
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.type);
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (answer.retry_after_s > 0) {
+        char seconds[16];
+
+        (void)snprintf(seconds, sizeof(seconds), "%u", answer.retry_after_s);
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
     if (answer.code == MHD_HTTP_UNAUTHORIZED) {
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     }
@@ -478,6 +525,7 @@ yb_http_create(const struct yb_http_options *options, struct yb_http **http_out,
     }
     http->magic = HTTP_MAGIC;
     http->source = options->source;
+    http->body_max = options->body_max != 0 ? options->body_max : YB_HTTP_BODY_MAX;
     status = bind_port(&options->address, &fd, &http->address, why_out);
     if (status != YB_OK) {
         free(http);
@@ -487,8 +535,9 @@ yb_http_create(const struct yb_http_options *options, struct yb_http **http_out,
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL,
         NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, NULL, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        http->body_max > YB_HTTP_BODY_MAX ? (size_t)MEMORY_LARGE : (size_t)MEMORY_BYTES,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
     if (http->daemon == NULL) {
         status = why_not(ENOMEM, &options->address, why_out);
         (void)close(fd);

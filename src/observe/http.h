@@ -20,6 +20,8 @@
  *       there is no secret only loopback may, and no page in a browser (which sends Origin).
  *   H2  Beyond loopback nothing listens without a secret, unless `insecure` was asked for.
  *   H3  At most `connections_max` connections, each idle for a few seconds at most.
+ *   H4  A body that has not come whole in some seconds ends its connection, however steadily it
+ *       trickles; one that is too long is refused without being kept.
  *
  * Threads   One that accepts, and one for each connection; callbacks run on the latter, several
  *           at a time, and may wait as long as they have a deadline. create and destroy: one
@@ -46,7 +48,7 @@ struct yb_http_asked {
     const char *method;
     const char *path;
     const void *body;
-    size_t body_bytes; /* At most YB_HTTP_BODY_MAX. */
+    size_t body_bytes; /* At most `body_max` of the options. */
     bool may_change;   /* H1: whoever asks may change something. */
     void *connection;  /* For yb_http_argument(). */
 };
@@ -55,12 +57,16 @@ struct yb_http_told {
     const char *type; /* Static. */
     char *text;       /* From malloc. */
     size_t length;
+    uint32_t retry_after_s; /* 0: nothing is said of it. */
 };
 
 #define YB_HTTP_BODY_MAX (1024u * 1024u)
 
 /* Return what the request's `?name=` is, decoded; NULL: there is none. */
 const char *yb_http_argument(const struct yb_http_asked *asked, const char *name);
+
+/* Return a header line of the request; NULL: there is none. */
+const char *yb_http_header(const struct yb_http_asked *asked, const char *name);
 
 /* Every callback gets `context`. Those that return a status set *out only on OK, and may fail with
  * anything; the answer's code follows from it. */
@@ -85,6 +91,7 @@ struct yb_http_options {
     struct yb_address address; /* Port 0: any free one. */
     bool insecure;
     uint32_t connections_max;
+    size_t body_max; /* Longest body that the source takes; 0: YB_HTTP_BODY_MAX. */
     const struct yb_http_source *source;
 };
 

@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls: what comes in, which numbers it becomes, and what goes back.
+ *
+ *     body --> struct of the wire (by form, or by decoder) --> conductor, under the lock --> answer
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/span.h"
+#include "conductor/forms.h"
+#include "conductor/service_internal.h"
+
+#define JSON_TYPE "application/json"
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void
+tell_json(struct yb_http_told *told, unsigned code, json_t *value)
+{
+    told->code = code;
+    told->type = JSON_TYPE;
+    told->text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    told->length = told->text != NULL ? strlen(told->text) : 0;
+    json_decref(value);
+}
+
+static void
+tell_no(struct yb_http_told *told, unsigned code, enum yb_status status, const char *text)
+{
+    tell_json(told, code, json_pack("{s:s, s:s}", "status", yb_status_name(status), "text", text));
+}
+
+static void
+tell_status(struct yb_http_told *told, enum yb_status status, const char *text)
+{
+    switch (status) {
+    case YB_OK: tell_json(told, 200, json_pack("{s:s}", "status", "OK")); break;
+    case YB_INVALID: tell_no(told, 400, status, text); break;
+    case YB_NOT_FOUND: tell_no(told, 404, status, text); break;
+    case YB_STALE: tell_no(told, 409, status, text); break;
+    case YB_TOO_LARGE: tell_no(told, 413, status, text); break;
+    case YB_NO_SPACE:
+        told->retry_after_s = 1;
+        tell_no(told, 507, status, text);
+        break;
+    default:
+        told->retry_after_s = 1;
+        tell_no(told, 503, status, text);
+        break;
+    }
+}
+
+static void
+tell_not_ready(struct yb_http_told *told)
+{
+    tell_status(told, YB_NOT_READY,
+                "the directory has not told the seed of names yet; without a store give "
+                "--standalone");
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+/* A JSON body read by a form. */
+struct read {
+    json_t *json;
+    struct yb_form_memory memory;
+};
+
+static void
+read_end(struct read *read)
+{
+    yb_form_fini(&read->memory);
+    json_decref(read->json);
+}
+
+static bool
+read_json(const struct yb_form *form, const struct yb_http_asked *asked, void *struct_out,
+          struct read *read, struct yb_http_told *told)
+{
+    json_error_t error;
+    char why[YB_FORM_WHY_BYTES];
+    enum yb_status status;
+
+    *read = (struct read){.json = NULL};
+    read->json = json_loadb(asked->body != NULL ? asked->body : "", asked->body_bytes,
+                            JSON_REJECT_DUPLICATES, &error);
+    if (read->json == NULL) {
+        (void)snprintf(why, sizeof(why), "no JSON: line %d, column %d: %.160s", error.line,
+                       error.column, error.text);
+        tell_no(told, 400, YB_INVALID, why);
+        return false;
+    }
+    status = yb_form_read(form, read->json, struct_out, &read->memory, why);
+    if (status != YB_OK) {
+        tell_status(told, status, why);
+        read_end(read);
+        return false;
+    }
+    return true;
+}
+
+/* Whether the request's body is in the binary form. */
+static bool
+is_binary(const struct yb_http_asked *asked)
+{
+    const char *type = yb_http_header(asked, "Content-Type");
+
+    return type != NULL && strncmp(type, YB_CONDUCTOR_TYPE, sizeof(YB_CONDUCTOR_TYPE) - 1) == 0;
+}
+
+/* Take the trace from the header that W3C names, unless the body has one. */
+static void
+take_trace(const struct yb_http_asked *asked, struct yb_wire_conductor_schedule *question)
+{
+    static const struct yb_id none;
+    const char *header = yb_http_header(asked, "traceparent");
+    struct yb_trace_context context;
+
+    if (header != NULL && memcmp(&question->trace, &none, sizeof(none)) == 0 &&
+        yb_traceparent_parse(header, strlen(header), &context) == YB_OK) {
+        question->trace = context.trace;
+        question->parent = context.parent;
+    }
+}
+
+/* Read a question in either form. */
+static bool
+read_question(const struct yb_http_asked *asked, struct yb_wire_conductor_schedule *question_out,
+              struct read *read, struct yb_http_told *told)
+{
+    struct yb_wire_error error;
+    char why[YB_FORM_WHY_BYTES];
+
+    memset(question_out, 0, sizeof(*question_out));
+    if (!is_binary(asked)) {
+        return read_json(yb_form_schedule, asked, question_out, read, told);
+    }
+    *read = (struct read){.json = NULL};
+    if (yb_wire_conductor_schedule_decode(asked->body, asked->body_bytes, question_out, &error) !=
+        YB_OK) {
+        yb_wire_error_format(&error, why, sizeof(why));
+        tell_no(told, 400, YB_PROTOCOL, why);
+        return false;
+    }
+    return true;
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+static json_t *
+text_json(struct yb_wire_text text)
+{
+    return json_stringn(text.length > 0 ? text.bytes : "", text.length);
+}
+
+static json_t *
+instruction_json(const struct yb_wire_conductor_instruction *instruction)
+{
+    return json_pack(
+        "{s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id",
+        (json_int_t)instruction->id, "kind", yb_form_kinds[instruction->kind], "first",
+        (json_int_t)instruction->first, "count", (json_int_t)instruction->count, "from",
+        (const char *)instruction->from, "from_tier", yb_form_tiers[instruction->from_tier], "to",
+        (const char *)instruction->to, "to_tier", yb_form_tiers[instruction->to_tier], "class",
+        yb_form_classes[instruction->class], "bytes", (json_int_t)instruction->bytes,
+        "not_before_us", (json_int_t)instruction->not_before_us, "deadline_us",
+        (json_int_t)instruction->deadline_us, "ready_us", (json_int_t)instruction->ready_us);
+}
+
+static json_t *
+times_json(const struct yb_wire_conductor_decision *wire)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "start_us", (json_int_t)wire->start_us,
+                     "ready_us", (json_int_t)wire->ready_us, "ttft_us", (json_int_t)wire->ttft_us,
+                     "queue_us", (json_int_t)wire->queue_us, "load_us", (json_int_t)wire->load_us,
+                     "prefill_us", (json_int_t)wire->prefill_us, "tpot_us",
+                     (json_int_t)wire->tpot_us);
+}
+
+static json_t *
+hits_json(const struct yb_wire_conductor_decision *wire)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "device", (json_int_t)wire->hit_device, "dram",
+                     (json_int_t)wire->hit_dram, "ssd", (json_int_t)wire->hit_ssd, "object",
+                     (json_int_t)wire->hit_object, "soon", (json_int_t)wire->soon_blocks);
+}
+
+static json_t *
+decision_json(const struct yb_conductor_answer *answer)
+{
+    const struct yb_wire_conductor_decision *wire = &answer->wire;
+    json_t *instructions = json_array();
+
+    if (!wire->accepted) {
+        json_decref(instructions);
+        return json_pack("{s:b, s:s, s:I, s:I, s:I, s:o}", "accepted", 0, "reason",
+                         yb_form_reasons[wire->reason], "decision", (json_int_t)wire->decision,
+                         "id", (json_int_t)wire->id, "retry_after_ms",
+                         (json_int_t)wire->retry_after_ms, "times", times_json(wire));
+    }
+    for (uint32_t i = 0; i < wire->instructions.count; i++) {
+        (void)json_array_append_new(instructions, instruction_json(&answer->instructions[i]));
+    }
+    return json_pack(
+        "{s:b, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:s, s:o, s:I, "
+        "s:s, s:o, s:I, s:I, s:o}",
+        "accepted", 1, "decision", (json_int_t)wire->decision, "id", (json_int_t)wire->id, "mode",
+        yb_form_modes[wire->mode], "prefill", text_json(wire->prefill), "prefill_address",
+        text_json(wire->prefill_address), "decode", text_json(wire->decode), "decode_address",
+        text_json(wire->decode_address), "hit_blocks", hits_json(wire), "blocks",
+        (json_int_t)wire->blocks, "local_blocks", (json_int_t)wire->local_blocks, "reuse_blocks",
+        (json_int_t)wire->reuse_blocks, "reuse_tokens", (json_int_t)wire->reuse_tokens, "source",
+        text_json(wire->source), "source_tier", yb_form_tiers[wire->source_tier], "best",
+        text_json(wire->best), "best_blocks", (json_int_t)wire->best_blocks, "hotspot",
+        yb_form_hotspots[wire->hotspot], "times", times_json(wire), "report_sequence",
+        (json_int_t)wire->report_sequence, "report_age_us", (json_int_t)wire->report_age_us,
+        "instructions", instructions);
+}
+
+static void
+tell_decision(const struct yb_conductor_answer *answer, bool binary, struct yb_http_told *told)
+{
+    size_t length = 0;
+
+    if (!answer->wire.accepted) {
+        told->retry_after_s = (answer->wire.retry_after_ms + 999) / 1000;
+    }
+    if (!binary) {
+        tell_json(told, answer->wire.accepted ? 200 : 429, decision_json(answer));
+        return;
+    }
+    told->code = answer->wire.accepted ? 200 : 429;
+    told->type = YB_CONDUCTOR_TYPE;
+    told->text = malloc(YB_WIRE_CONDUCTOR_DECISION_BYTES_MAX);
+    if (told->text != NULL) {
+        YB_ASSERT(yb_wire_conductor_decision_encode(&answer->wire, (uint8_t *)told->text,
+                                                    YB_WIRE_CONDUCTOR_DECISION_BYTES_MAX,
+                                                    &length) == YB_OK);
+        told->length = length;
+    }
+}
+
+/* What schedule and query have in common: the question, and the names of its blocks. */
+static bool
+prepare(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+        struct yb_wire_conductor_schedule *question, struct yb_conductor_prompt *prompt,
+        struct read *read, struct yb_http_told *told)
+{
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    enum yb_status status;
+
+    if (!atomic_load(&service->began)) {
+        tell_not_ready(told);
+        return false;
+    }
+    if (!read_question(asked, question, read, told)) {
+        return false;
+    }
+    take_trace(asked, question);
+    status = yb_conductor_prompt_read(service->conductor, question, prompt, why);
+    if (status != YB_OK) {
+        tell_status(told, status, why);
+        read_end(read);
+        return false;
+    }
+    return true;
+}
+
+static void
+schedule(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+         struct yb_http_told *told)
+{
+    struct yb_wire_conductor_schedule question;
+    struct yb_conductor_prompt prompt;
+    struct yb_conductor_answer answer;
+    struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!prepare(service, asked, &question, &prompt, &read, told)) {
+        return;
+    }
+    (void)yb_conductor_service_enter(service, &now_ns);
+    status = yb_conductor_schedule(service->conductor, &question, &prompt, now_ns, &answer, why);
+    yb_conductor_service_leave(service);
+    yb_conductor_prompt_fini(&prompt);
+    read_end(&read);
+    if (status == YB_OK) {
+        tell_decision(&answer, is_binary(asked), told);
+    } else {
+        tell_status(told, status, why);
+    }
+}
+
+static void
+query(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+      struct yb_http_told *told)
+{
+    struct yb_wire_conductor_schedule question;
+    struct yb_conductor_prompt prompt;
+    struct yb_conductor_hits hits;
+    struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    json_t *rows;
+    uint32_t blocks;
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!prepare(service, asked, &question, &prompt, &read, told)) {
+        return;
+    }
+    (void)yb_conductor_service_enter(service, &now_ns);
+    status = yb_conductor_query(service->conductor, &question, &prompt, now_ns, &hits, why);
+    yb_conductor_service_leave(service);
+    blocks = prompt.count;
+    yb_conductor_prompt_fini(&prompt);
+    read_end(&read);
+    if (status != YB_OK) {
+        tell_status(told, status, why);
+        return;
+    }
+    rows = json_array();
+    for (uint32_t i = 0; i < hits.count; i++) {
+        const uint32_t *run = hits.rows[i].hit.run;
+
+        (void)json_array_append_new(rows, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
+                                                    hits.rows[i].name, "device",
+                                                    (json_int_t)run[YB_SCHED_TIER_DEVICE], "dram",
+                                                    (json_int_t)run[YB_SCHED_TIER_DRAM], "ssd",
+                                                    (json_int_t)run[YB_SCHED_TIER_SSD], "soon",
+                                                    (json_int_t)hits.rows[i].hit.soon));
+    }
+    tell_json(told, 200, json_pack("{s:I, s:o}", "blocks", (json_int_t)blocks, "places", rows));
+}
+
+/* ---- what instances say ---------------------------------------------------------------------- */
+
+static void
+done(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+     struct yb_http_told *told)
+{
+    struct yb_wire_conductor_done said = {0};
+    struct yb_conductor *conductor;
+    struct read read;
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!read_json(yb_form_done, asked, &said, &read, told)) {
+        return;
+    }
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+    } else {
+        status = yb_conductor_done(conductor, &said, now_ns);
+        yb_conductor_service_leave(service);
+        tell_status(told, status, "no such decision runs: it has ended, or was never accepted");
+    }
+    read_end(&read);
+}
+
+static void
+enroll(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+       struct yb_http_told *told)
+{
+    struct yb_wire_conductor_register said = {0};
+    struct yb_conductor *conductor;
+    struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!read_json(yb_form_register, asked, &said, &read, told)) {
+        return;
+    }
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+    } else {
+        status = yb_conductor_register(conductor, &said, now_ns, why);
+        yb_conductor_service_leave(service);
+        tell_status(told, status, why);
+    }
+    read_end(&read);
+}
+
+static void
+unregister(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+           struct yb_http_told *told)
+{
+    struct yb_wire_conductor_name said = {0};
+    struct yb_conductor *conductor;
+    struct read read;
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!read_json(yb_form_unregister, asked, &said, &read, told)) {
+        return;
+    }
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+    } else {
+        status = yb_conductor_unregister(conductor, said.name, now_ns);
+        yb_conductor_service_leave(service);
+        tell_status(told, status, "there is no instance of that name");
+    }
+    read_end(&read);
+}
+
+static void
+report(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+       struct yb_http_told *told)
+{
+    struct yb_wire_conductor_report said = {0};
+    struct yb_conductor *conductor;
+    struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    uint64_t now_ns;
+    enum yb_status status;
+
+    if (!read_json(yb_form_report, asked, &said, &read, told)) {
+        return;
+    }
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+    } else {
+        status = yb_conductor_report(conductor, &said, now_ns, why);
+        yb_conductor_service_leave(service);
+        tell_status(told, status, why);
+    }
+    read_end(&read);
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void
+about(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+      struct yb_http_told *told)
+{
+    struct yb_conductor_info info;
+    struct yb_conductor *conductor;
+    uint64_t now_ns;
+    uint64_t heard_ns;
+    uint64_t events;
+    bool full;
+
+    (void)asked;
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+        return;
+    }
+    yb_conductor_info(conductor, &info);
+    heard_ns = service->heard_ns;
+    events = service->events;
+    full = service->log_full;
+    yb_conductor_service_leave(service);
+    tell_json(
+        told, 200,
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b}",
+                  "routing", info.routing, "admission", info.admission, "conductor",
+                  (json_int_t)info.conductor, "block_tokens", (json_int_t)info.block_tokens,
+                  "models", (json_int_t)info.models, "instances", (json_int_t)info.instances,
+                  "nodes", (json_int_t)info.nodes, "requests", (json_int_t)info.requests,
+                  "decisions", (json_int_t)info.decisions, "rejected", (json_int_t)info.rejected,
+                  "blocks", (json_int_t)info.blocks, "refused_blocks",
+                  (json_int_t)info.refused_blocks, "store_changes", (json_int_t)events,
+                  "store_age_ms",
+                  heard_ns != 0 ? json_integer((json_int_t)((now_ns - heard_ns) / YB_NS_PER_MS))
+                                : json_null(),
+                  "log_full", full));
+}
+
+static json_t *
+place_json(const struct yb_conductor_place *place, uint64_t now_ns)
+{
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "name", place->name, "kind",
+        place->storage ? "node" : "instance", "address", place->address, "model", place->model,
+        "node", place->node, "roles", yb_form_roles[place->roles], "incarnation",
+        (json_int_t)place->incarnation, "age_ms",
+        (json_int_t)(now_ns > place->heard_ns ? (now_ns - place->heard_ns) / YB_NS_PER_MS : 0));
+}
+
+static void
+instances(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+          struct yb_http_told *told)
+{
+    json_t *rows = json_array();
+    struct yb_conductor_place place;
+    uint64_t now_ns;
+    bool more = true;
+
+    (void)asked;
+    for (uint32_t i = 0; more; i++) { /* One at a time: requests should not wait for a list. */
+        struct yb_conductor *conductor = yb_conductor_service_enter(service, &now_ns);
+
+        if (conductor == NULL) {
+            json_decref(rows);
+            tell_not_ready(told);
+            return;
+        }
+        more = yb_conductor_place(conductor, i, &place);
+        yb_conductor_service_leave(service);
+        if (more && place.name[0] != '\0') {
+            (void)json_array_append_new(rows, place_json(&place, now_ns));
+        }
+    }
+    tell_json(told, 200, json_pack("{s:o}", "instances", rows));
+}
+
+static void
+audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+      struct yb_http_told *told)
+{
+    struct yb_conductor_info info;
+    struct yb_conductor *conductor;
+    json_t *outcomes;
+    uint64_t terminal = 0;
+    uint64_t now_ns;
+
+    (void)asked;
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+        return;
+    }
+    yb_conductor_info(conductor, &info);
+    yb_conductor_service_leave(service);
+    outcomes = json_object();
+    for (uint32_t i = 1; i < YB_CONDUCTOR_OUTCOMES; i++) {
+        terminal += info.outcomes[i];
+        (void)json_object_set_new(outcomes, yb_form_outcomes[i],
+                                  json_integer((json_int_t)info.outcomes[i]));
+    }
+    tell_json(told, 200,
+              json_pack("{s:I, s:I, s:I, s:I, s:o}", "issued", (json_int_t)info.issued, "terminal",
+                        (json_int_t)terminal, "open", (json_int_t)info.outcomes[0], "requests",
+                        (json_int_t)info.requests, "outcomes", outcomes));
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void openapi(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+                    struct yb_http_told *told);
+
+typedef void call_fn(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+                     struct yb_http_told *told);
+
+static const struct call {
+    const char *method;
+    const char *path;
+    call_fn *run;
+    const struct yb_form *form; /* Of its body; NULL: it has none. */
+    bool binary;                /* The body may be in the binary form. */
+    const char *text;
+} calls[] = {
+    {"POST", "/v1/schedule", schedule, yb_form_schedule, true,
+     "where a request should run, what of it is reused, and what has to be moved for that"},
+    {"POST", "/v1/query", query, yb_form_schedule, true, "what a prompt would find where"},
+    {"POST", "/v1/done", done, yb_form_done, false, "how far a request has come"},
+    {"POST", "/v1/register", enroll, yb_form_register, false, "an instance comes"},
+    {"POST", "/v1/unregister", unregister, yb_form_unregister, false, "an instance goes"},
+    {"POST", "/v1/report", report, yb_form_report, false, "what an instance says of itself"},
+    {"GET", "/v1/conductor", about, NULL, false, "what is known, and how old it is"},
+    {"GET", "/v1/instances", instances, NULL, false, "instances, and nodes of the store"},
+    {"GET", "/v1/audit", audit, NULL, false, "instructions: issued, by outcome, open"},
+    {"GET", "/v1/openapi.json", openapi, NULL, false, "this description"},
+};
+
+static json_t *
+body_json(const struct call *call)
+{
+    json_t *content = json_pack("{s:{s:o}}", JSON_TYPE, "schema", yb_form_schema(call->form));
+
+    if (call->binary) {
+        (void)json_object_set_new(
+            content, YB_CONDUCTOR_TYPE,
+            json_pack("{s:{s:s, s:s}}", "schema", "type", "string", "format", "binary"));
+    }
+    return json_pack("{s:b, s:o}", "required", 1, "content", content);
+}
+
+static json_t *
+answers_json(const struct call *call)
+{
+    json_t *answers = json_pack("{s:{s:s}}", "200", "description", "done");
+
+    if (call->form != NULL) {
+        (void)json_object_update_new(
+            answers, json_pack("{s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}", "400", "description",
+                               "the body is not what it should be; `text` says why", "403",
+                               "description", "the secret is missing, or another one", "404",
+                               "description", "no such model, instance or decision", "413",
+                               "description", "the body is too long"));
+    }
+    if (call->run == schedule) {
+        (void)json_object_update_new(answers,
+                                     json_pack("{s:{s:s}}", "429", "description",
+                                               "not now; Retry-After says when to ask again"));
+    }
+    (void)json_object_update_new(
+        answers, json_pack("{s:{s:s}}", "503", "description", "not ready; Retry-After"));
+    return answers;
+}
+
+static void
+openapi(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+        struct yb_http_told *told)
+{
+    json_t *paths = json_object();
+
+    (void)service;
+    (void)asked;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        const struct call *call = &calls[i];
+        json_t *operation =
+            json_pack("{s:s, s:o}", "summary", call->text, "responses", answers_json(call));
+
+        if (call->form != NULL) {
+            (void)json_object_set_new(operation, "requestBody", body_json(call));
+        }
+        (void)json_object_set_new(
+            paths, call->path,
+            json_pack("{s:o}", call->method[0] == 'P' ? "post" : "get", operation));
+    }
+    tell_json(told, 200,
+              json_pack("{s:s, s:{s:s, s:s}, s:o}", "openapi", "3.1.0", "info", "title",
+                        "Yuebing conductor", "version", "1", "paths", paths));
+}
+
+static void
+answer_call(struct yb_conductor_service *service, const struct call *call,
+            const struct yb_http_asked *asked, struct yb_http_told *told)
+{
+    const bool head = strcmp(asked->method, "HEAD") == 0 && call->method[0] == 'G';
+
+    if (!head && strcmp(asked->method, call->method) != 0) {
+        tell_no(told, 405, YB_INVALID,
+                call->method[0] == 'P' ? "this path takes POST" : "this path takes GET");
+    } else if (call->form != NULL && !asked->may_change) {
+        tell_no(told, 403, YB_DENIED,
+                "this needs the secret: Authorization: Bearer SECRET; without one only loopback "
+                "may, and no page in a browser");
+    } else {
+        call->run(service, asked, told);
+    }
+}
+
+bool
+yb_conductor_service_answer(void *context, const struct yb_http_asked *asked,
+                            struct yb_http_told *told_out)
+{
+    struct yb_conductor_service *service = context;
+
+    YB_ASSERT_OBJ(service, YB_CONDUCTOR_SERVICE_MAGIC);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        if (strcmp(calls[i].path, asked->path) == 0) {
+            answer_call(service, &calls[i], asked, told_out);
+            atomic_fetch_add(&service->calls, 1);
+            atomic_fetch_add(&service->refused, told_out->code >= 400 && told_out->code != 429);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The service's state, for its two files.
+ *
+ *     service.c        life, log, metrics, what the directory tells
+ *     service_calls.c  the calls
+ */
+#ifndef YB_CONDUCTOR_SERVICE_INTERNAL_H
+#define YB_CONDUCTOR_SERVICE_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/lock.h"
+#include "conductor/service.h"
+
+#define YB_CONDUCTOR_SERVICE_MAGIC 0x63737663u
+
+struct yb_conductor_service {
+    uint32_t magic;
+    struct yb_conductor_service_options options;
+    char routing[32];
+    char admission[32];
+    uint32_t stats_first;
+    struct yb_stats_shard *shard; /* Of the pulse. */
+    FILE *file;                   /* The log; of the pulse. */
+    uint64_t written;             /* Of the pulse. */
+    uint8_t *flushing;            /* What it writes; of the pulse. */
+    struct yb_conductor_info before;
+    _Atomic(bool) began; /* Set once, after `conductor`; read before its first use. */
+    _Atomic(uint64_t) calls;
+    _Atomic(uint64_t) refused;
+
+    struct yb_lock lock; /* CONDUCTOR; all below. */
+    struct yb_conductor *conductor;
+    uint8_t *waiting; /* Of the log, not written yet. */
+    size_t waiting_bytes;
+    uint64_t log_bytes; /* In all. */
+    bool log_full;
+    uint64_t heard_ns; /* When the directory last told; 0: never. */
+    uint64_t events;   /* Changes that it told. */
+};
+
+/* The conductor with the lock held; NULL: it has not begun, and nothing is held. */
+struct yb_conductor *yb_conductor_service_enter(struct yb_conductor_service *service,
+                                                uint64_t *now_ns_out);
+void yb_conductor_service_leave(struct yb_conductor_service *service);
+
+#endif /* YB_CONDUCTOR_SERVICE_INTERNAL_H */
