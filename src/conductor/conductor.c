@@ -21,6 +21,8 @@
 #define EXPIRE_DEFAULT_NS (3 * YB_NS_PER_S)
 #define NODE_RATE_DEFAULT 1000000000ull
 #define SWEEP_STEPS       65536u
+#define HOLDERS_BYTES     64ull /* For who has a block, on average. */
+#define HOLDERS_BYTES_MIN (1ull << 20)
 #define NAME_SEED         0x79626e6dull
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -176,6 +178,7 @@ sched_options(const struct yb_conductor *conductor)
         .mode = options->mode,
         .places_max = options->places_max,
         .blocks_max = options->blocks_max,
+        .holders_bytes_max = HOLDERS_BYTES_MIN + HOLDERS_BYTES * options->blocks_max,
         .pending_max = options->pending_max,
         .block_tokens = options->block_tokens,
         .conductor = options->conductor,
@@ -194,7 +197,7 @@ try_options(const struct yb_conductor *conductor, char why_out[YB_CONDUCTOR_WHY_
     enum yb_status status;
 
     options.blocks_max = options.blocks_max < 1024 ? options.blocks_max : 1024;
-    options.holders_bytes_max = 1 << 20;
+    options.holders_bytes_max = HOLDERS_BYTES_MIN;
     status = yb_sched_create(&options, &sched, why_out, YB_CONDUCTOR_WHY_BYTES);
     if (status == YB_OK) {
         yb_sched_destroy(&sched);

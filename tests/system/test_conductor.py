@@ -161,7 +161,7 @@ def _():
                     slow.settimeout(DEADLINE_S)
             code, _ = post(server, "/v1/schedule", {"tokens": [1]})
             expect(code == 200, "another one")
-            until(cut, "it is cut")
+            until(cut, "it is cut", 4 * DEADLINE_S)
 
 
 @case("what comes too late is refused with the time to ask again")

@@ -14,7 +14,7 @@
 #include "yuebing/client.h"
 
 #define BLOCK      16u
-#define LOG_MAX    (32u << 20)
+#define LOG_MAX    (16u << 20)
 #define PROMPT_MAX 64u
 
 struct stage {
