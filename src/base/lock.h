@@ -24,6 +24,7 @@
     X(COMPAT_ENGINE, 12) /* compat/engine_internal.h: ranges, peers by name, batches by number */ \
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
     X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
+    X(REPORTER, 18) /* engine/reporter.c: what waits to be told to the conductor */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
     X(CONDUCTOR, 25) /* conductor/service_internal.h: the conductor, its log's next bytes */ \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \

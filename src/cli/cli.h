@@ -89,6 +89,8 @@ struct yb_cli_command {
       "say what this machine offers, what is used of it and what is missing")                  \
     X(drain, "drain", "NODE", 1, YB_CLI_SECTIONS_STORE, true,                                  \
       "move everything away from a node, so that it can be stopped without loss")              \
+    X(engine, "engine", "", 0, YB_CLI_SECTIONS_SERVE, true,                                    \
+      "run an inference engine without its arithmetic, on the real data path")                 \
     X(engine_config, "engine-config", "vllm|sglang|lmcache", 1, YB_CLI_SECTIONS_STORE, true,   \
       "print the flags, environment and files with which an engine uses a store")              \
     X(explain, "explain", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                               \

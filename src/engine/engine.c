@@ -465,6 +465,22 @@ yb_engine_info(struct yb_engine *engine, struct yb_engine_info *info_out)
     info_out->evicted = pool.evicted;
 }
 
+void
+yb_engine_visit(struct yb_engine *engine,
+                void (*visit)(void *context, const uint8_t key[YB_KV_KEY_BYTES]), void *context)
+{
+    YB_ASSERT_OBJ(engine, YB_ENGINE_MAGIC);
+    yb_lock_acquire(&engine->lock);
+    yb_kv_pool_visit(engine->pool, visit, context);
+    yb_lock_release(&engine->lock);
+}
+
+uint32_t
+yb_engine_block_tokens(const struct yb_engine *engine)
+{
+    return engine->options.block_tokens;
+}
+
 /* ---- what the threads share ----------------------------------------------------------------- */
 
 uint32_t

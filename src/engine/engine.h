@@ -188,6 +188,13 @@ void yb_engine_cancel(struct yb_engine_request *request);
 /* Give it back and set *request to NULL. One that has not ended is cancelled. */
 void yb_engine_release(struct yb_engine_request **request);
 
+/* Call `visit` for each block that can be found in the engine's memory; it must not wait, nor call
+ * the engine. */
+void yb_engine_visit(struct yb_engine *engine,
+                     void (*visit)(void *context, const uint8_t key[YB_KV_KEY_BYTES]),
+                     void *context);
+
+uint32_t yb_engine_block_tokens(const struct yb_engine *engine);
 void yb_engine_info(struct yb_engine *engine, struct yb_engine_info *info_out);
 
 #endif /* YB_ENGINE_ENGINE_H */

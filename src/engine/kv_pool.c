@@ -242,6 +242,18 @@ yb_kv_pool_put_back(struct yb_kv_pool *pool, struct yb_kv_pool_block *block)
     }
 }
 
+void
+yb_kv_pool_visit(const struct yb_kv_pool *pool,
+                 void (*visit)(void *context, const uint8_t key[YB_KV_KEY_BYTES]), void *context)
+{
+    YB_ASSERT_OBJ(pool, POOL_MAGIC);
+    for (uint32_t i = 0; i < pool->info.slots; i++) {
+        if (pool->blocks[i].published) {
+            visit(context, pool->blocks[i].key);
+        }
+    }
+}
+
 struct yb_kv_pool_info
 yb_kv_pool_info(const struct yb_kv_pool *pool)
 {

@@ -79,6 +79,11 @@ void yb_kv_pool_share(struct yb_kv_pool *pool, struct yb_kv_pool_block *block);
 /* One user less. */
 void yb_kv_pool_put_back(struct yb_kv_pool *pool, struct yb_kv_pool_block *block);
 
+/* Call `visit` for each block that can be found. */
+void yb_kv_pool_visit(const struct yb_kv_pool *pool,
+                      void (*visit)(void *context, const uint8_t key[YB_KV_KEY_BYTES]),
+                      void *context);
+
 struct yb_kv_pool_info {
     uint32_t slots;
     uint32_t used;      /* Slots of blocks that somebody uses ... */

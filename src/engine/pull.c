@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "engine/engine_internal.h"
 
+#define ALIVE_NS (2 * YB_NS_PER_S) /* Within that the holder answers, or it is taken for dead. */
+
 /* A pull, while a loader is at it. */
 struct pull {
     struct yb_engine *engine;
@@ -57,11 +59,18 @@ read_blocks(struct pull *pull)
         .notify_bytes = sizeof(request->from.ticket),
     };
     struct yb_transfer_batch_status ended = {.status = YB_IN_PROGRESS};
+    struct yb_transfer_probe probe;
     yb_transfer_peer peer;
     yb_transfer_batch batch;
     enum yb_status status = yb_transfer_open(transfer, request->from.address, &peer);
 
     if (status != YB_OK) {
+        return status;
+    }
+    /* A batch waits for a peer that may come back. This one would come back without the blocks. */
+    status = yb_transfer_ask(transfer, peer, ALIVE_NS, &probe);
+    if (status != YB_OK) {
+        (void)!yb_transfer_close(transfer, peer);
         return status;
     }
     status = yb_transfer_submit(transfer, peer, pull->items, pull->blocks, &options, &batch);

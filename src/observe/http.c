@@ -19,6 +19,7 @@
 #define KEY_BYTES_MAX   1024u
 #define MEMORY_BYTES    32768u  /* Of one connection: its header lines. */
 #define MEMORY_LARGE    262144u /* Where long bodies come: fewer, longer pieces. */
+#define STREAM_BYTES    16384u  /* Of a stream, at a time. */
 #define BACKLOG         64
 #define BEARER          "Bearer "
 #define BLOCKS_PATH     "/v1/blocks/"
@@ -42,6 +43,9 @@ struct answer {
     char *body; /* From malloc; given to the library. */
     size_t length;
     uint32_t retry_after_s;
+    long (*read)(void *stream, char *out, size_t room); /* Instead of a body. */
+    void (*close)(void *stream);
+    void *stream;
 };
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -266,6 +270,9 @@ other(const struct yb_http *http, struct yb_http_asked *asked, struct answer *an
         .body = told.text,
         .length = told.length,
         .retry_after_s = told.retry_after_s,
+        .read = told.read,
+        .close = told.close,
+        .stream = told.stream,
     };
     return true;
 }
@@ -395,6 +402,72 @@ on_completed(void *owner, struct MHD_Connection *connection, void **state,
     }
 }
 
+/* The library counts a connection idle from its last bytes. An answer that was long in coming must
+ * not be cut off for that: it counts from now on. */
+static void
+count_anew(struct MHD_Connection *connection)
+{
+    (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_S);
+}
+
+struct stream {
+    struct MHD_Connection *connection;
+    long (*read)(void *stream, char *out, size_t room);
+    void (*close)(void *stream);
+    void *stream;
+};
+
+static ssize_t
+on_read(void *owner, uint64_t at, char *out, size_t room)
+{
+    const struct stream *stream = owner;
+    long count = stream->read(stream->stream, out, room);
+
+    (void)at;
+    count_anew(stream->connection);
+    return count < 0 ? MHD_CONTENT_READER_END_OF_STREAM : (ssize_t)count;
+}
+
+static void
+on_close(void *owner)
+{
+    struct stream *stream = owner;
+
+    stream->close(stream->stream);
+    free(stream);
+}
+
+/* Consume an answer. NULL: no memory; nothing of it is left then. */
+static struct MHD_Response *
+response_of(struct MHD_Connection *connection, const struct answer *answer)
+{
+    struct MHD_Response *response = NULL;
+    struct stream *stream;
+
+    if (answer->read == NULL) {
+        if (answer->body != NULL) {
+            response = MHD_create_response_from_buffer(answer->length, answer->body,
+                                                       MHD_RESPMEM_MUST_FREE);
+        }
+        if (response == NULL) {
+            free(answer->body);
+        }
+        return response;
+    }
+    stream = malloc(sizeof(*stream));
+    if (stream != NULL) {
+        *stream = (struct stream){connection, answer->read, answer->close, answer->stream};
+        response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, on_read,
+                                                     stream, on_close);
+    }
+    if (response == NULL) {
+        answer->close(answer->stream);
+        free(stream);
+    }
+    return response;
+}
+
 /* It is called when the header has come, for each piece of a body, and at the end. lint: size, the
  * parameters are the HTTP library's */
 static enum MHD_Result
@@ -423,13 +496,10 @@ on_request(void *owner, struct MHD_Connection *connection, const char *path, con
     asked.body = body->bytes;
     asked.body_bytes = body->length;
     answer = body->too_long ? say_too_long(http) : route(http, &asked);
-    if (answer.body == NULL) {
-        return MHD_NO; /* No memory: the connection ends. */
-    }
-    response = MHD_create_response_from_buffer(answer.length, answer.body, MHD_RESPMEM_MUST_FREE);
+    count_anew(connection);
+    response = response_of(connection, &answer);
     if (response == NULL) {
-        free(answer.body);
-        return MHD_NO;
+        return MHD_NO; /* No memory: the connection ends. */
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.type);
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");

@@ -58,6 +58,13 @@ struct yb_http_told {
     char *text;       /* From malloc. */
     size_t length;
     uint32_t retry_after_s; /* 0: nothing is said of it. */
+
+    /* Instead of a text: an answer without a known length. `read` writes some bytes and returns how
+     * many, or below 0 at the end; it may wait, with a deadline. `close` runs once, whatever
+     * happens. */
+    long (*read)(void *stream, char *out, size_t room);
+    void (*close)(void *stream);
+    void *stream;
 };
 
 #define YB_HTTP_BODY_MAX (1024u * 1024u)

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `yuebing engine`: an inference engine without its arithmetic, on the real data path
+ * (src/engine/engine.h). Only how long computing takes is reckoned, by the cost model, at a scale
+ * that is printed; requests, queues, loads, stores and hand-overs are real.
+ */
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/store.h"
+#include "engine/reporter.h"
+#include "engine/service.h"
+
+#define LISTEN_DEFAULT  "127.0.0.1:8000"
+#define CONNECTIONS_MAX 512u
+#define OPEN_NS         (10 * YB_NS_PER_S)
+#define NAME_BYTES      64u
+
+const struct yb_cli_option yb_cli_engine_options[] = {
+    {"model", "NAME", "what it stands for, of the catalog; default llama-3-70b"},
+    {"gpu", "NAME", "on which devices, of the catalog; default a800"},
+    {"gpus", "N", "how many; default 8"},
+    {"roles", "WORD", "both (default), prefill or decode: what a conductor sends it"},
+    {"mode", "WORD", "coupled (default), disaggregated or time-sliced"},
+    {"time-scale", "X", "computing takes its time times this; default 1"},
+    {"block-tokens", "N", "tokens of a block; default 512"},
+    {"block-bytes", "N", "bytes of a block; default: the model's, which is large"},
+    {"parts", "N", "groups of layers that are loaded and stored one after the other; default 4"},
+    {"pool", "N", "blocks that the engine's own memory holds; default 256"},
+    {"chunk-tokens", "N", "of a prompt in one step; default 2048"},
+    {"running", "N", "requests at once; default 256"},
+    {"name", "WORD", "of the instance; default engine-PID"},
+    {"conductor", "URL", "that is told of it, http://HOST:PORT; default none"},
+    {"node", "NAME", "of the store's node beside it"},
+    {"rack", "N", "where it stands"},
+    {"no-store", NULL, "keep KV in its own memory alone"},
+    {NULL, NULL, NULL},
+};
+
+/* All that a running engine consists of. */
+struct stand {
+    struct yb_cli *cli;
+    struct yb_engine_options options;
+    struct yb_engine_reporter_options report;
+    uint32_t pool_blocks;
+    uint8_t roles;
+    char name[NAME_BYTES];
+    char address[YB_ADDRESS_TEXT_BYTES];
+    struct yb_client *client;
+    struct yb_transfer *transfer;
+    struct yb_engine_reporter *reporter;
+    struct yb_engine *engine;
+    struct yb_engine_service *service;
+};
+
+static int
+refuse(const struct stand *stand, const char *why)
+{
+    fprintf(stand->cli->err, "yuebing engine: %s\n", why);
+    return YB_CLI_EXIT_REFUSED;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* Return which of the words, separated by '|', an option is; -1: none of them. */
+static int
+choose(const struct yb_cli *cli, const char *option, const char *words)
+{
+    const char *given = yb_cli_option(cli, option);
+    size_t length;
+
+    if (given == NULL) {
+        return 0;
+    }
+    for (int i = 0;; i++, words += length + 1) {
+        length = strcspn(words, "|");
+        if (strlen(given) == length && strncmp(given, words, length) == 0) {
+            return i;
+        }
+        if (words[length] == '\0') {
+            return -1;
+        }
+    }
+}
+
+static const char *
+option_or(const struct yb_cli *cli, const char *option, const char *otherwise)
+{
+    const char *given = yb_cli_option(cli, option);
+
+    return given != NULL ? given : otherwise;
+}
+
+/* Times and bytes as they are here: the conductor reckons with them. */
+static struct yb_sched_cost
+scaled(const struct yb_engine_options *options, uint32_t pool_blocks)
+{
+    struct yb_sched_cost cost = options->cost;
+
+    cost.prefill_base_ns *= options->time_scale;
+    cost.prefill_token_ns *= options->time_scale;
+    cost.prefill_pair_ns *= options->time_scale;
+    cost.step_base_ns *= options->time_scale;
+    cost.step_sequence_ns *= options->time_scale;
+    cost.step_token_ns *= options->time_scale;
+    cost.kv_bytes = options->block_bytes / options->block_tokens;
+    cost.kv_tokens_max = (uint64_t)pool_blocks * options->block_tokens;
+    cost.pass_tokens = options->chunk_tokens;
+    return cost;
+}
+
+static int
+read_cost(struct stand *stand, uint64_t gpus)
+{
+    const struct yb_cli *cli = stand->cli;
+    const char *model = option_or(cli, "model", "llama-3-70b");
+    const char *gpu = option_or(cli, "gpu", "a800");
+    struct yb_sched_catalog *catalog = NULL;
+    enum yb_status status = yb_sched_catalog_create(&catalog);
+
+    if (status == YB_OK) {
+        status = yb_sched_catalog_cost(catalog, model, gpu, (uint32_t)gpus, &stand->options.cost);
+    }
+    if (status == YB_NOT_FOUND) {
+        fprintf(cli->err,
+                "yuebing engine: the catalog has no model %s on a device %s; models:", model, gpu);
+        for (uint32_t i = 0; yb_sched_catalog_model(catalog, i) != NULL; i++) {
+            fprintf(cli->err, " %s", yb_sched_catalog_model(catalog, i)->name);
+        }
+        fprintf(cli->err, "; devices:");
+        for (uint32_t i = 0; yb_sched_catalog_gpu(catalog, i) != NULL; i++) {
+            fprintf(cli->err, " %s", yb_sched_catalog_gpu(catalog, i)->name);
+        }
+        fprintf(cli->err, "\n");
+    }
+    if (catalog != NULL) {
+        yb_sched_catalog_destroy(&catalog);
+    }
+    stand->options.model = model;
+    return status == YB_OK ? 0 : YB_CLI_EXIT_REFUSED;
+}
+
+static int
+read_options(struct stand *stand)
+{
+    struct yb_cli *cli = stand->cli;
+    struct yb_engine_options *options = &stand->options;
+    const char *scale = option_or(cli, "time-scale", "1");
+    uint64_t gpus = 8, tokens = 512, bytes = 0, parts = 4, pool = 256, chunk = 2048;
+    uint64_t running = 256, rack = 0;
+    int mode = choose(cli, "mode", "coupled|disaggregated|time-sliced");
+    int roles = choose(cli, "roles", "both|prefill|decode");
+    char *end;
+
+    if (!yb_cli_option_number(cli, "gpus", 1, 4096, &gpus) ||
+        !yb_cli_option_number(cli, "block-tokens", 1, 65536, &tokens) ||
+        !yb_cli_option_number(cli, "block-bytes", 1, 1ull << 36, &bytes) ||
+        !yb_cli_option_number(cli, "parts", 1, YB_ENGINE_PARTS_MAX, &parts) ||
+        !yb_cli_option_number(cli, "pool", 1, 1u << 22, &pool) ||
+        !yb_cli_option_number(cli, "chunk-tokens", 1, 1u << 20, &chunk) ||
+        !yb_cli_option_number(cli, "running", 1, 4096, &running) ||
+        !yb_cli_option_number(cli, "rack", 0, 1023, &rack)) {
+        return YB_CLI_EXIT_REFUSED;
+    }
+    options->time_scale = strtod(scale, &end);
+    if (*end != '\0' || !(options->time_scale > 0)) {
+        return refuse(stand, "--time-scale: a number above 0, such as 0.1");
+    }
+    if (mode < 0 || roles < 0) {
+        return refuse(stand, mode < 0 ? "--mode: coupled, disaggregated or time-sliced"
+                                      : "--roles: both, prefill or decode");
+    }
+    if (read_cost(stand, gpus) != 0) {
+        return YB_CLI_EXIT_REFUSED;
+    }
+    options->mode = (uint32_t)mode;
+    stand->roles = roles == 0 ? YB_SCHED_PREFILL | YB_SCHED_DECODE : (uint8_t)roles;
+    options->block_tokens = (uint32_t)tokens;
+    options->parts = (uint32_t)parts;
+    options->block_bytes = bytes != 0 ? bytes : tokens * options->cost.kv_bytes;
+    options->block_bytes = (options->block_bytes + parts - 1) / parts * parts;
+    options->pool_bytes = pool * options->block_bytes;
+    options->chunk_tokens = (uint32_t)chunk;
+    options->running_max = (uint32_t)running;
+    stand->pool_blocks = (uint32_t)pool;
+    stand->report.rack = (uint32_t)rack;
+    return 0;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static void
+on_ended(void *context, uint64_t decision, const struct yb_engine_outcome *outcome, bool first)
+{
+    const struct stand *stand = context;
+
+    if (stand->reporter != NULL) {
+        yb_engine_reporter_done(stand->reporter, decision, outcome, first);
+    }
+}
+
+static int
+fail(const struct stand *stand, enum yb_status status, const char *why)
+{
+    fprintf(stand->cli->err, "yuebing engine: %s\n", why[0] != '\0' ? why : yb_status_text(status));
+    return status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED : YB_CLI_EXIT_FAILED;
+}
+
+static int
+start_reporter(struct stand *stand)
+{
+    char why[YB_ENGINE_WHY_BYTES];
+    const char *url = yb_cli_option(stand->cli, "conductor");
+    enum yb_status status;
+
+    if (url == NULL) {
+        return 0;
+    }
+    stand->report.url = url;
+    stand->report.name = stand->name;
+    stand->report.address = stand->address;
+    stand->report.node = yb_cli_option(stand->cli, "node");
+    stand->report.model = stand->options.model;
+    stand->report.roles = stand->roles;
+    stand->report.cost = scaled(&stand->options, stand->pool_blocks);
+    stand->report.net_rate = 2000000000; /* Until loads were measured. */
+    stand->report.load_rate = 8000000000;
+    status = yb_engine_reporter_create(&stand->report, &stand->reporter, why);
+    if (status != YB_OK) {
+        return fail(stand, status, why);
+    }
+    stand->options.listener.owner = stand->reporter;
+    stand->options.listener.block = yb_engine_reporter_block;
+    return 0;
+}
+
+static int
+start_transfer(struct stand *stand)
+{
+    const struct yb_config *config = &stand->cli->config;
+    const struct yb_transfer_options options = {
+        .struct_bytes = sizeof(options),
+        .secret_file = config->auth_secret_file[0] != '\0' ? config->auth_secret_file : NULL,
+        .tenant = config->auth_tenant,
+        .tls = config->tls_mode == YB_CONFIG_TLS_MODE_ON,
+    };
+    char message[YB_CONFIG_MESSAGE_MAX] = "";
+    enum yb_status status =
+        yb_transfer_create(&options, &stand->transfer, message, sizeof(message));
+
+    return status == YB_OK ? 0 : fail(stand, status, message);
+}
+
+static int
+start_service(struct stand *stand)
+{
+    const struct yb_config *config = &stand->cli->config;
+    struct yb_engine_service_options options = {
+        .engine = stand->engine,
+        .model = stand->options.model,
+        .connections_max = CONNECTIONS_MAX,
+        .ended = on_ended,
+        .context = stand,
+    };
+    char why[YB_ADDRESS_WHY_BYTES] = "";
+    const char *listen = config->http_listen[0] != '\0' ? config->http_listen : LISTEN_DEFAULT;
+    struct yb_address bound;
+    enum yb_status status = yb_address_parse(listen, 0, &options.address, why);
+
+    if (status == YB_OK) {
+        status = yb_engine_service_create(&options, &stand->service, why);
+    }
+    if (status != YB_OK) {
+        return fail(stand, status, why);
+    }
+    bound = yb_engine_service_address(stand->service);
+    yb_address_format(&bound, stand->address);
+    return 0;
+}
+
+static int
+start(struct stand *stand)
+{
+    char why[YB_ENGINE_WHY_BYTES];
+    enum yb_status status;
+    int code = 0;
+
+    if (yb_cli_option(stand->cli, "no-store") == NULL &&
+        yb_cli_open_client(stand->cli, OPEN_NS, &stand->client, &code) != YB_OK) {
+        return code;
+    }
+    code = start_reporter(stand);
+    if (code == 0) {
+        code = start_transfer(stand);
+    }
+    if (code != 0) {
+        return code;
+    }
+    stand->options.client = stand->client;
+    stand->options.transfer = stand->transfer;
+    status = yb_engine_create(&stand->options, &stand->engine, why);
+    if (status != YB_OK) {
+        return fail(stand, status, why);
+    }
+    code = start_service(stand);
+    if (code == 0 && stand->reporter != NULL) {
+        status = yb_engine_reporter_attach(stand->reporter, stand->engine, stand->service);
+        code = status == YB_OK ? 0 : fail(stand, status, "");
+    }
+    return code;
+}
+
+/* Those that are served end first, then what serves them. */
+static void
+stop(struct stand *stand)
+{
+    if (stand->engine != NULL) {
+        yb_engine_stop(stand->engine);
+    }
+    if (stand->reporter != NULL) {
+        yb_engine_reporter_quiet(stand->reporter);
+    }
+    if (stand->service != NULL) {
+        yb_engine_service_destroy(&stand->service);
+    }
+    if (stand->engine != NULL) {
+        yb_engine_destroy(&stand->engine);
+    }
+    if (stand->reporter != NULL) {
+        yb_engine_reporter_destroy(&stand->reporter);
+    }
+    if (stand->transfer != NULL) {
+        yb_transfer_destroy(&stand->transfer);
+    }
+    if (stand->client != NULL) {
+        yb_client_close(&stand->client);
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int
+print_ready(const struct stand *stand)
+{
+    struct yb_cli *cli = stand->cli;
+    const struct yb_engine_options *options = &stand->options;
+    char transfer[YB_ADDRESS_TEXT_BYTES] = "";
+    int failed;
+
+    (void)!yb_transfer_address(stand->transfer, transfer, sizeof(transfer));
+    if (cli->json) {
+        json_t *ready = json_pack(
+            "{s:s, s:s, s:s, s:s, s:f, s:I, s:i, s:i, s:i, s:b, s:I}", "http", stand->address,
+            "transfer", transfer, "name", stand->name, "model", options->model, "time_scale",
+            options->time_scale, "block_bytes", (json_int_t)options->block_bytes, "block_tokens",
+            (int)options->block_tokens, "parts", (int)options->parts, "pool_blocks",
+            (int)stand->pool_blocks, "store", stand->client != NULL, "pid", (json_int_t)getpid());
+
+        failed = ready == NULL || json_dumpf(ready, cli->out, JSON_COMPACT) != 0 ||
+                 fputc('\n', cli->out) == EOF;
+        json_decref(ready);
+    } else {
+        failed = fprintf(cli->out,
+                         "engine %s at http://%s: %s, time x %g, blocks of %u tokens as %llu "
+                         "bytes instead of %llu\n",
+                         stand->name, stand->address, options->model, options->time_scale,
+                         options->block_tokens, (unsigned long long)options->block_bytes,
+                         (unsigned long long)(options->block_tokens * options->cost.kv_bytes)) < 0;
+    }
+    return failed || fflush(cli->out) != 0 ? YB_CLI_EXIT_FAILED : 0;
+}
+
+int
+yb_cli_engine(struct yb_cli *cli, int argc, char **argv)
+{
+    struct stand stand = {.cli = cli};
+    sigset_t signals;
+    int signal_number;
+    int code;
+
+    (void)argc;
+    (void)argv;
+    /* Before there are threads, which inherit it. */
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)snprintf(stand.name, sizeof(stand.name), "%s", option_or(cli, "name", ""));
+    if (stand.name[0] == '\0') {
+        (void)snprintf(stand.name, sizeof(stand.name), "engine-%d", (int)getpid());
+    }
+    code = read_options(&stand);
+    if (code == 0) {
+        code = start(&stand);
+    }
+    if (code == 0) {
+        code = print_ready(&stand);
+    }
+    if (code == 0) {
+        (void)sigwait(&signals, &signal_number);
+        (void)pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* A second one ends it at once. */
+    }
+    stop(&stand);
+    return code;
+}

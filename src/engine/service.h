@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * service.h -- the engine stand-in, as engines are asked: completions over HTTP.
+ *
+ *     POST /v1/completions    as of OpenAI: prompt (text or token ids), max_tokens, stream
+ *     GET  /v1/models         the one that it stands for
+ *     GET  /v1/engine         what it has and does, as numbers
+ *     GET  /metrics, /healthz
+ *
+ * Beyond OpenAI's fields
+ *   kv_transfer_params  asked with {"do_remote_decode": true}: the answer is one token and has a
+ *                       kv_transfer_params of its own, with which another engine goes on: prompt
+ *                       and max_tokens as before. It has to come within the engine's `held_ns`.
+ *   reuse_tokens        load no more than these from the store: what the conductor decided.
+ *   decision, conductor the conductor's number of its decision, and its own
+ *   yuebing             in the answer: where the prompt's KV came from, times, bytes and how many
+ *                       of them were wrong.
+ *
+ * Text. The stand-in knows no words: of a prompt that is text each four bytes are a token, and
+ * answers are written " t" and the token's number.
+ *
+ * Threads   Those of the port; create and destroy: one thread.
+ * Memory    The engine is borrowed.
+ */
+#ifndef YB_ENGINE_SERVICE_H
+#define YB_ENGINE_SERVICE_H
+
+#include "engine/engine.h"
+#include "observe/http.h"
+
+#define YB_ENGINE_BODY_MAX (32u * 1024u * 1024u) /* A prompt of 2 M tokens, as JSON. */
+
+struct yb_engine_service;
+
+struct yb_engine_service_options {
+    struct yb_engine *engine;
+    const char *model;
+    struct yb_address address;
+    bool insecure;
+    uint32_t connections_max;
+    uint64_t request_timeout_ns; /* 0: 10 minutes. */
+    bool secret;                 /* As of struct yb_http_source. */
+    bool (*allowed)(void *context, const char *token, size_t length);
+    void *context;
+    /* A request of a conductor's decision has ended, or (`first`) was computed up to its first
+     * token and goes on elsewhere; on a thread of the port. May be NULL. */
+    void (*ended)(void *context, uint64_t decision, const struct yb_engine_outcome *outcome,
+                  bool first);
+};
+
+/* Fails as yb_http_create() does. */
+YB_CHECKED enum yb_status yb_engine_service_create(const struct yb_engine_service_options *options,
+                                                   struct yb_engine_service **service_out,
+                                                   char why_out[YB_ADDRESS_WHY_BYTES]);
+
+/* The engine must have been stopped: what is being asked ends with it. */
+void yb_engine_service_destroy(struct yb_engine_service **service);
+
+/* What the engine has seen of each conductor's decisions. */
+struct yb_engine_seen {
+    uint64_t newest;    /* Number of a decision. */
+    uint32_t in_flight; /* Requests that have not ended. */
+};
+void yb_engine_service_seen(struct yb_engine_service *service,
+                            struct yb_engine_seen seen_out[YB_SCHED_CONDUCTORS_MAX]);
+
+struct yb_address yb_engine_service_address(const struct yb_engine_service *service);
+
+#endif /* YB_ENGINE_SERVICE_H */

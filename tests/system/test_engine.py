@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`yuebing engine`: requests over HTTP, KV through the store and from engine to engine, each byte
+compared; engines that die, askers that go away or ask nonsense."""
+import http.client
+import json
+import signal
+
+from yuebing import Failed, Serve, case, expect, main, until
+
+SMALL = ("--time-scale", "0.002", "--block-tokens", "64", "--block-bytes", "65536", "--pool", "128")
+
+
+def engine(directory, *words):
+    place = ("--no-store",) if directory is None else ("--directory", directory)
+    return Serve("--http-listen", "127.0.0.1:0", *place, *SMALL, *words, command="engine")
+
+
+def call(server, method, path, body=None, headers=()):
+    connection = http.client.HTTPConnection(server.ready["http"], timeout=60)
+    try:
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def ask(server, prompt, count=8, **more):
+    code, body = call(server, "POST", "/v1/completions",
+                      json.dumps({"prompt": prompt, "max_tokens": count, **more}))
+    expect(code == 200, f"{code}: {body}")
+    answer = json.loads(body)
+    answer["tokens"] = answer["choices"][0]["token_ids"]
+    expect(answer["yuebing"]["wrong_bytes"] == 0, f"{answer}")
+    return answer
+
+
+def numbers(server):
+    return json.loads(call(server, "GET", "/v1/engine")[1])
+
+
+def settled(server):
+    until(lambda: numbers(server)["stores"] == 0, "the stores have ended")
+
+
+def prompt(number, length):
+    return [number * 100000 + i for i in range(length)]
+
+
+@case("what one engine computes another one loads, and both answer the same")
+def _():
+    with Serve("--memory", "64m", command="serve") as store, engine(store.address) as first, \
+            engine(store.address) as second, engine(None) as alone:
+        tokens = prompt(1, 1000)
+        answers = [ask(first, tokens)]
+        settled(first)
+        answers += [ask(second, tokens), ask(alone, tokens)]
+        expect(answers[0]["tokens"] == answers[1]["tokens"] == answers[2]["tokens"], f"{answers}")
+        expect(answers[0]["yuebing"]["loaded_tokens"] == 0, f"{answers[0]}")
+        expect(answers[1]["yuebing"]["loaded_tokens"] == 15 * 64, f"{answers[1]}")
+        expect(answers[1]["yuebing"]["tier_bytes"]["dram"] == 15 * 65536, f"{answers[1]}")
+        expect(answers[1]["usage"] == {"prompt_tokens": 1000, "completion_tokens": 8,
+                                       "total_tokens": 1008}, f"{answers[1]}")
+        # The next turn of the conversation, at the other engine.
+        settled(second)
+        longer = tokens + answers[0]["tokens"] + prompt(2, 200)
+        again = ask(second, longer)
+        expect(again["yuebing"]["device_tokens"] == 15 * 64, f"{again}")
+        told = numbers(second)
+        expect(told["verified_bytes"] == 15 * 65536 and told["wrong_bytes"] == 0, f"{told}")
+
+
+@case("a prompt that one engine computed is answered by another, out of the first one's memory")
+def _():
+    with engine(None, "--roles", "prefill") as prefill, \
+            engine(None, "--roles", "decode") as decode, engine(None) as alone:
+        for length in (1, 64, 999):
+            tokens = prompt(10 + length, length)
+            kept = ask(prefill, tokens, kv_transfer_params={"do_remote_decode": True})
+            expect(len(kept["tokens"]) == 1, f"{kept}")
+            answer = ask(decode, tokens, 20, kv_transfer_params=kept["kv_transfer_params"])
+            expect(answer["yuebing"]["pulled_tokens"] == length, f"{answer}")
+            expect(answer["tokens"] == ask(alone, tokens, 20)["tokens"], f"{answer}")
+            until(lambda: numbers(prefill)["held"] == 0, "it is let go")
+
+
+@case("a stream brings the answer in pieces, and says how it ended")
+def _():
+    with engine(None) as server:
+        whole = ask(server, "What is a moon cake?", 12)
+        code, body = call(server, "POST", "/v1/completions", json.dumps(
+            {"prompt": "What is a moon cake?", "max_tokens": 12, "stream": True}))
+        expect(code == 200, f"{code}")
+        events = [event for event in body.decode().split("\n\n") if event.startswith("data: ")]
+        expect(events[-1] == "data: [DONE]", f"{events[-1]}")
+        pieces = [json.loads(event[6:]) for event in events[:-1]]
+        tokens = [token for piece in pieces for token in piece["choices"][0]["token_ids"]]
+        expect(tokens == whole["tokens"], f"{tokens} {whole['tokens']}")
+        expect(pieces[-1]["choices"][0]["finish_reason"] == "length", f"{pieces[-1]}")
+        expect(pieces[-1]["usage"]["completion_tokens"] == 12, f"{pieces[-1]}")
+
+
+@case("nonsense is refused in words, and costs nobody anything")
+def _():
+    with engine(None) as server:
+        good = {"prompt": [1, 2, 3], "max_tokens": 2}
+        nonsense = [
+            b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"prompt": 5}', b'{"prompt": []}',
+            b'{"prompt": [1, "2"]}', b'{"prompt": [-1]}', b'{"prompt": [4294967296]}',
+            json.dumps({**good, "max_tokens": 0}), json.dumps({**good, "max_tokens": -1}),
+            json.dumps({**good, "max_tokens": "9"}), json.dumps({**good, "max_tokens": 10 ** 12}),
+            json.dumps({**good, "class": 3}), json.dumps({**good, "conductor": 16}),
+            json.dumps({**good, "kv_transfer_params": {}}),
+            json.dumps({**good, "kv_transfer_params": {
+                "address": "127.0.0.1:1", "ticket": "zz", "addresses": ["0"]}}),
+            json.dumps({**good, "kv_transfer_params": {
+                "address": "127.0.0.1:1", "ticket": "1", "addresses": ["0", "0", "0"]}}),
+            json.dumps({"prompt": "x" * 100000}),  # Larger than the engine's memory.
+        ]
+        for body in nonsense:
+            code, text = call(server, "POST", "/v1/completions", body)
+            expect(code == 400 and json.loads(text)["error"]["message"],
+                   f"{body[:60]}: {code} {text}")
+        expect(call(server, "GET", "/v1/completions")[0] == 405, "GET")
+        expect(call(server, "POST", "/v1/completions", json.dumps(good),
+                    {"Origin": "http://evil.example"})[0] == 403, "a page in a browser")
+        expect(call(server, "GET", "/v1/nothing")[0] == 404, "a path")
+        with_length = {"Content-Length": str(40 << 20)}
+        try:
+            code, _ = call(server, "POST", "/v1/completions", b"x" * (40 << 20), with_length)
+            expect(code == 413, f"a huge body: {code}")
+        except OSError:
+            pass  # It was cut off before all of it was sent.
+        told = numbers(server)
+        expect(told["asked"] == told["ended"] == 0, f"{told}")
+        expect(len(ask(server, [1, 2, 3], 2)["tokens"]) == 2, "and it answers still")
+        code, text = call(server, "GET", "/metrics")
+        lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
+        expect(code == 200 and "yuebing_engine_requests_total 1" in lines, f"{lines}")
+
+
+@case("an asker that goes away takes its request with it")
+def _():
+    with engine(None, "--time-scale", "1") as server:
+        connection = http.client.HTTPConnection(server.ready["http"], timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": prompt(3, 100), "max_tokens": 4000, "stream": True}))
+        answer = connection.getresponse()
+        expect(answer.read(10), "something came")
+        until(lambda: numbers(server)["running"] == 1, "it runs")
+        answer.close()
+        connection.close()
+        until(lambda: numbers(server)["running"] == 0, "it was given up")
+        told = numbers(server)
+        expect(told["ended"] == 1 and told["slots_used"] == 0, f"{told}")
+
+
+@case("an engine that dies in the middle leaves the others and the store as they are")
+def _():
+    with Serve("--memory", "64m", command="serve") as store, engine(store.address) as second:
+        first = engine(store.address, "--time-scale", "0.05").begin()
+        tokens = prompt(4, 4000)
+        connection = http.client.HTTPConnection(first.ready["http"], timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": tokens, "max_tokens": 100}))
+        until(lambda: numbers(first)["stored_bytes"] > 0, "a part of it is stored")
+        first.process.send_signal(signal.SIGKILL)
+        connection.close()
+        first.kill()
+        answer = ask(second, tokens)
+        told = numbers(second)
+        expect(told["wrong_bytes"] == 0 and len(answer["tokens"]) == 8, f"{told}")
+        # And one that dies while another wants to go on with what it holds.
+        third = engine(store.address).begin()
+        kept = ask(third, prompt(5, 500), kv_transfer_params={"do_remote_decode": True})
+        third.kill()
+        answer = ask(second, prompt(5, 500), 4, kv_transfer_params=kept["kv_transfer_params"])
+        expect(len(answer["tokens"]) == 4 and answer["yuebing"]["pulled_tokens"] == 0, f"{answer}")
+
+
+if __name__ == "__main__":
+    main()
