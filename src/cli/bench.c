@@ -28,7 +28,9 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"on", "WHAT", "classes: tcp, shm, ssd or object (tcp)"},
     {"blocks", "LIST",
      "directory: how many blocks (1000000,4000000,10000000); sched: of a request (250)"},
-    {"instances", "LIST", "sched: how many instances (16,256,4096)"},
+    {"instances", "LIST", "sched: how many instances (16,256,4096); conductor: the first (256)"},
+    {"tokens", "LIST", "conductor: of a prompt (8k,32k,128k,1000000)"},
+    {"clients", "N", "conductor: connections, which ask in turns (64)"},
     {"routing", "NAME", "sched: which policy decides (ready)"},
     {"outstanding", "LIST",
      "directory: messages under way (1,100,1000); fetch: how many blocks (10000)"},
@@ -60,7 +62,9 @@ static const struct {
     {"op", " transfer store "},
     {"on", " classes "},
     {"blocks", " directory sched "},
-    {"instances", " sched "},
+    {"instances", " sched conductor "},
+    {"tokens", " conductor "},
+    {"clients", " conductor "},
     {"routing", " sched "},
     {"outstanding", " directory fetch "},
     {"latency", " fetch "},
@@ -352,10 +356,15 @@ static const struct {
     const char *name;
     int (*run)(struct yb_cli *cli);
 } benches[] = {
-    {"net", yb_bench_net},         {"transfer", yb_bench_transfer},
-    {"classes", yb_bench_classes}, {"directory", yb_bench_directory},
-    {"store", yb_bench_store},     {"sched", yb_bench_sched},
-    {"ssd", yb_bench_ssd},         {"object", yb_bench_object},
+    {"net", yb_bench_net},
+    {"transfer", yb_bench_transfer},
+    {"classes", yb_bench_classes},
+    {"directory", yb_bench_directory},
+    {"store", yb_bench_store},
+    {"sched", yb_bench_sched},
+    {"conductor", yb_bench_conductor},
+    {"ssd", yb_bench_ssd},
+    {"object", yb_bench_object},
     {"fetch", yb_bench_fetch},
 };
 
@@ -381,7 +390,7 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
     }
     fprintf(cli->err,
             "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
-            "store, sched, ssd, object or fetch\n",
+            "store, sched, conductor, ssd, object or fetch\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

@@ -31,6 +31,7 @@ int yb_bench_object(struct yb_cli *cli);
 int yb_bench_fetch(struct yb_cli *cli);
 int yb_bench_ssd(struct yb_cli *cli);
 int yb_bench_sched(struct yb_cli *cli);
+int yb_bench_conductor(struct yb_cli *cli);
 
 /* Return the median, and sort `values`. */
 double yb_bench_median(double *values, uint64_t count);

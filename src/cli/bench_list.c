@@ -2,6 +2,7 @@
  *
  * Lists of numbers on the command line of a bench.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,14 @@
 
 #include "cli/bench.h"
 
-/* Read a number with a suffix k, m or g. */
+/* Read a number with a suffix k, m or g, or a capital one. */
 static bool
 read_number(const char *text, size_t length, uint64_t *number_out)
 {
     static const char suffixes[] = "kmg";
     char digits[24];
-    const char *suffix = length > 0 ? strchr(suffixes, text[length - 1]) : NULL;
+    const char *suffix =
+        length > 0 ? strchr(suffixes, tolower((unsigned char)text[length - 1])) : NULL;
     char *end;
     unsigned long long number;
 
