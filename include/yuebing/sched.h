@@ -313,6 +313,8 @@ struct yb_sched_report {
      * among them or was. */
     uint32_t in_flight[YB_SCHED_CONDUCTORS_MAX];
     uint64_t seen[YB_SCHED_CONDUCTORS_MAX];
+
+    double saved_ns; /* time-sliced: as in struct yb_sched_slice. May be below 0. */
 };
 
 /* ---- requests and decisions ------------------------------------------------------------------ */
@@ -420,10 +422,11 @@ struct yb_sched_options {
     double weight;          /* Of policies that have one; 0: theirs. */
     uint32_t spread_max;    /* Of policies that bound how far loads drift apart; 0: theirs. */
     uint64_t rack_cost_ns;  /* ready: what a transfer between racks costs beside its time. */
-    bool no_split;   /* ready: load all there is or nothing. To show what splitting brings. */
-    bool no_ready;   /* ready: take each hit for ready. To show what ready times bring. */
-    bool no_soon;    /* ready: do not wait for what others are computing. */
-    bool fetch_none; /* Nothing is fetched from elsewhere: each place is on its own. */
+    bool no_split;    /* ready: load all there is or nothing. To show what splitting brings. */
+    bool no_ready;    /* ready: take each hit for ready. To show what ready times bring. */
+    bool no_soon;     /* ready: do not wait for what others are computing. */
+    bool no_detector; /* lmetric: look for no hotspots. To show what that brings. */
+    bool fetch_none;  /* Nothing is fetched from elsewhere: each place is on its own. */
 };
 
 /* Create a scheduler without places. On OK *sched_out is the caller's. Fails with INVALID, having
@@ -574,6 +577,71 @@ struct yb_sched_loadable {
  * then load + C - P + P / L, with P the first pass. Of equal splits it is that which loads less. */
 YB_API struct yb_sched_split yb_sched_split(const struct yb_sched_cost *cost,
                                             const struct yb_sched_loadable *loadable);
+
+/* ---- modes ----------------------------------------------------------------------------------- */
+
+/* What a place that takes turns says of itself, for the check of a request (EcoServe, Algorithm 1).
+ * Spans in nanoseconds. */
+struct yb_sched_slice {
+    double window_ns;     /* Prefills that it has got in this window, without those that wait. */
+    double waiting_ns;    /* Prefill of those that wait. */
+    double saved_ns;      /* How far decodes are ahead of their objective, on the average: tokens x
+                             objective - time since the first. */
+    uint32_t decoding;    /* Those whose decode waits meanwhile. */
+    uint64_t room_tokens; /* For their KV; UINT64_MAX: no limit. */
+};
+
+/* Return why a request should not be added to the place's prefill window; NONE if it may: the
+ * window stays within the objective of the first token (TTFT), what decodes are ahead by covers it
+ * (TPOT), and its tokens have room (NO_DECODE). */
+YB_API enum yb_sched_reason yb_sched_slice_check(const struct yb_sched_slice *slice,
+                                                 double prefill_ns, uint64_t kv_tokens,
+                                                 double ttft_slo_ns);
+
+/* What is asked of a cluster, on the average. */
+struct yb_sched_demand {
+    double input_tokens;  /* At least 1. */
+    double reused_tokens; /* Of these, what need not be computed. */
+    double output_tokens; /* At least 1. */
+    double ttft_slo_ns;   /* Above 0. */
+    double tpot_slo_ns;   /* Above 0. */
+};
+
+/* What a mode could serve. */
+struct yb_sched_serving {
+    double requests_per_s;
+    uint32_t prefill_places; /* disaggregated: the best split; otherwise all. */
+    double batch;            /* Answers in one step. */
+};
+
+/* Return the rate of requests that `places` alike could serve in a mode within the objectives, as
+ * steady flows:
+ *
+ *   disaggregated  the least of what P places prefill, what the others decode with the largest
+ *                  batch that the objective and their room allow, and what `link_rate` (bytes per
+ *                  second, out of one place) carries; for the best P
+ *   time-sliced    each place's time is divided between prefills and steps; answers get their
+ *                  tokens in time on the average, so steps may be as much shorter than the
+ *                  objective as prefills take
+ *   coupled        the same, but each step carries a piece of a prompt, of at least
+ *                  `piece_tokens`, and has to be within the objective by itself
+ *
+ * Prefills wait for each other: 1 - 2.3 x prefill / objective of the time can be used (90 % of the
+ * first tokens in time, when arrivals are random). 0: not at all. */
+YB_API struct yb_sched_serving yb_sched_mode_serves(const struct yb_sched_cost *cost,
+                                                    const struct yb_sched_demand *demand,
+                                                    enum yb_sched_mode mode, uint32_t places,
+                                                    double link_rate);
+
+/* Return the mode that serves most; of equals the one that is named first. */
+YB_API enum yb_sched_mode yb_sched_mode_choose(const struct yb_sched_cost *cost,
+                                               const struct yb_sched_demand *demand,
+                                               uint32_t places, double link_rate);
+
+/* Return the link rate, in bytes per second, from which on `disaggregated` serves at least as much
+ * as `time-sliced`; 0: on any, INFINITY: on none. */
+YB_API double yb_sched_mode_crossover(const struct yb_sched_cost *cost,
+                                      const struct yb_sched_demand *demand, uint32_t places);
 
 /* ---- the prefetch window --------------------------------------------------------------------- */
 

@@ -2,8 +2,7 @@
  *
  * early-predicted: as `early`, but with the decode load that is expected when the request's own
  * prefill will have ended (Mooncake, arXiv 2407.00079 v3, section 7): those are in it that will
- * have been prefilled by then, and those are not whose decode will have lasted for as long as
- * decodes do.
+ * have been prefilled by then, and of those that are decoded now as many as usually last so long.
  */
 #include "sched/decoding.h"
 #include "sched/route.h"
@@ -24,7 +23,8 @@ judge(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
     if (slo_ns == 0 || view->decode_count == 0) {
         return YB_SCHED_REASON_NONE;
     }
-    load = yb_sched_decoding_at(view->decoding, view->now_ns + (uint64_t)plan->finish_ns);
+    load = yb_sched_decoding_at(view->decoding, view->now_ns,
+                                view->now_ns + (uint64_t)plan->finish_ns);
     requests = view->others_factor * load.requests / view->decode_count;
     tokens = view->others_factor * load.context_tokens / view->decode_count;
     for (uint32_t i = 0; i < view->decode_count; i++) {

@@ -202,7 +202,10 @@ yb_sched_ended(struct yb_sched *sched, uint64_t number, uint64_t now_ns)
     yb_sched_prefilled(sched, number, now_ns);
     slot = slot_of(sched, number);
     if (slot != sched->options.pending_max) {
-        uint64_t since_ns = sched->pending[slot].prefilled_ns;
+        const struct yb_sched_pending *pending = &sched->pending[slot];
+        uint64_t since_ns = pending->prefilled_ns;
+
+        yb_sched_decoding_drop(&sched->decoding, pending->finish_ns, pending->context_tokens);
 
         if (now_ns > since_ns) {
             yb_sched_decoding_ended(&sched->decoding, now_ns - since_ns);

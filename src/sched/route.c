@@ -15,12 +15,13 @@ static const struct yb_sched_routing *const routings[] = {
     &yb_sched_route_least_load, &yb_sched_route_round_robin, &yb_sched_route_random,
     &yb_sched_route_seer,       &yb_sched_route_lmetric,     &yb_sched_route_vllm,
     &yb_sched_route_dynamo,     &yb_sched_route_preble,      &yb_sched_route_aibrix,
-    &yb_sched_route_linear,
+    &yb_sched_route_linear,     &yb_sched_route_rolling,
 };
 #define ROUTING_COUNT (sizeof(routings) / sizeof(routings[0]))
 
 static const struct yb_sched_admission *const admissions[] = {
     &yb_sched_admit_none,
+    &yb_sched_admit_late,
     &yb_sched_admit_early,
     &yb_sched_admit_early_predicted,
 };

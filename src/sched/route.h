@@ -155,6 +155,7 @@ struct yb_sched_admission {
 
 extern const struct yb_sched_routing yb_sched_route_random;
 extern const struct yb_sched_routing yb_sched_route_round_robin;
+extern const struct yb_sched_routing yb_sched_route_rolling;
 extern const struct yb_sched_routing yb_sched_route_least_load;
 extern const struct yb_sched_routing yb_sched_route_cache_local;
 extern const struct yb_sched_routing yb_sched_route_mooncake;
@@ -167,6 +168,7 @@ extern const struct yb_sched_routing yb_sched_route_preble;
 extern const struct yb_sched_routing yb_sched_route_aibrix;
 extern const struct yb_sched_routing yb_sched_route_linear;
 extern const struct yb_sched_admission yb_sched_admit_none;
+extern const struct yb_sched_admission yb_sched_admit_late;
 extern const struct yb_sched_admission yb_sched_admit_early;
 extern const struct yb_sched_admission yb_sched_admit_early_predicted;
 

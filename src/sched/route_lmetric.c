@@ -136,7 +136,8 @@ look_for_hotspot(const struct yb_sched_view *view)
     double all;
     double share;
 
-    if (view->best_blocks == 0 || view->best_blocks > view->request->block_count) {
+    if (view->options->no_detector || view->best_blocks == 0 ||
+        view->best_blocks > view->request->block_count) {
         return YB_SCHED_HOTSPOT_NONE;
     }
     for (uint32_t i = 0; i < view->prefill_count; i++) {

@@ -583,6 +583,18 @@ yb_instance_end(struct yb_instance *instance, uint64_t now_ns,
     }
 }
 
+double
+yb_instance_steps(const struct yb_instance *instance, uint64_t now_ns)
+{
+    double steps = (double)instance->step_count;
+
+    if (instance->state == YB_INSTANCE_RUN && now_ns > instance->start_ns) {
+        steps += (double)instance->run_steps * (double)(now_ns - instance->start_ns) /
+                 (double)(instance->end_ns - instance->start_ns);
+    }
+    return steps;
+}
+
 /* What decoding beside it adds to the prefill of so many tokens, as it is now. */
 static double
 beside_ns(const struct yb_instance *instance, uint64_t tokens)

@@ -149,6 +149,9 @@ struct yb_instance_outcome {
 void yb_instance_end(struct yb_instance *instance, uint64_t now_ns,
                      struct yb_instance_outcome *outcome_out);
 
+/* Return how many steps of decode have been made, with part of the one under way. */
+double yb_instance_steps(const struct yb_instance *instance, uint64_t now_ns);
+
 /* Return when all that waits now will have been prefilled, as far as can be said. */
 uint64_t yb_instance_prefill_done_ns(const struct yb_instance *instance, uint64_t now_ns);
 

@@ -38,7 +38,11 @@
 /* One line for each paper: its name, which is also its function, yb_paper_NAME. */
 #define YB_PAPER_MAP(X) \
     X(mooncake)         \
-    X(mooncake_cache)
+    X(mooncake_cache)   \
+    X(mooncake_load)    \
+    X(ecoserve)         \
+    X(lmetric)          \
+    X(wild)
 
 struct yb_paper_row {
     const char *paper; /* Static, as all texts here but arrays. */
@@ -102,8 +106,22 @@ YB_CHECKED enum yb_status yb_paper_run(struct yb_papers *papers, const char *sec
 double yb_paper_number(const struct yb_papers *papers, const char *section, const char *name,
                        double fallback);
 
+/* A number that a section must have, and where it goes. */
+struct yb_paper_number {
+    const char *name;
+    double *value_out;
+};
+
+/* Read numbers of a section, a row without a name ending them. Fails with INVALID if the section
+ * lacks one. */
+YB_CHECKED enum yb_status yb_paper_numbers(struct yb_papers *papers, const char *section,
+                                           const struct yb_paper_number *numbers);
+
 /* Add a row. */
 void yb_paper_add(struct yb_papers *papers, const struct yb_paper_row *row);
+
+/* Give the last row another reason, if it is not ok: what is known of why. */
+void yb_paper_explain(struct yb_papers *papers, const char *reason);
 
 /* Add a row of a value that may differ by a share of what is published. */
 void yb_paper_add_ratio(struct yb_papers *papers, struct yb_paper_row row, double share);

@@ -69,11 +69,14 @@ yb_paper_name(uint32_t index)
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-/* Names that are no settings; a paper reads them itself. */
+/* Sections that hold no settings but numbers, which a paper reads itself. */
+#define NUMBERS "numbers-"
+
+/* What is no setting; a paper reads it itself. */
 static bool
-is_number_of_paper(const char *name)
+is_number_of_paper(const char *section, const char *name)
 {
-    return strcmp(name, "speed") == 0;
+    return strcmp(name, "speed") == 0 || strncmp(section, NUMBERS, strlen(NUMBERS)) == 0;
 }
 
 static int
@@ -89,7 +92,7 @@ take_entry(void *context, const char *section, const char *name, const char *val
         return 0;
     }
     yb_settings_init(&settings);
-    if (!is_number_of_paper(name) &&
+    if (!is_number_of_paper(section, name) &&
         yb_settings_set(&settings, name, value, papers->message) != YB_OK) {
         return 0;
     }
@@ -170,6 +173,22 @@ yb_paper_number(const struct yb_papers *papers, const char *section, const char 
     return fallback;
 }
 
+enum yb_status
+yb_paper_numbers(struct yb_papers *papers, const char *section,
+                 const struct yb_paper_number *numbers)
+{
+    for (; numbers->name != NULL; numbers++) {
+        *numbers->value_out = yb_paper_number(papers, section, numbers->name, NAN);
+        if (isnan(*numbers->value_out)) {
+            snprintf(papers->message, sizeof(papers->message),
+                     "the configuration of papers has no number %s in [%s]", numbers->name,
+                     section);
+            return YB_INVALID;
+        }
+    }
+    return YB_OK;
+}
+
 /* ---- experiments ----------------------------------------------------------------------------- */
 
 enum yb_status
@@ -218,7 +237,7 @@ apply(struct yb_papers *papers, const char *section, struct yb_settings *setting
     for (uint32_t i = 0; i < papers->entry_count; i++) {
         const struct entry *entry = &papers->entries[i];
 
-        if (strcmp(entry->section, section) == 0 && !is_number_of_paper(entry->name)) {
+        if (strcmp(entry->section, section) == 0 && !is_number_of_paper(section, entry->name)) {
             enum yb_status status =
                 yb_settings_set(settings, entry->name, entry->value, papers->message);
 
@@ -298,6 +317,17 @@ yb_paper_add(struct yb_papers *papers, const struct yb_paper_row *row)
     YB_ASSERT_OBJ(papers, MAGIC);
     YB_ASSERT(papers->row_count < YB_PAPER_ROWS_MAX);
     papers->rows[papers->row_count++] = *row;
+}
+
+void
+yb_paper_explain(struct yb_papers *papers, const char *reason)
+{
+    struct yb_paper_row *row = &papers->rows[papers->row_count - 1];
+
+    YB_ASSERT(papers->row_count > 0);
+    if (!row->ok) {
+        snprintf(row->reason, sizeof(row->reason), "%s", reason);
+    }
 }
 
 void

@@ -74,6 +74,9 @@
     X(no_overlap, "no-overlap", FLAG, "no", "yes|no", "nothing is computed before all is loaded")  \
     X(no_begin, "no-look", FLAG, "no", "yes|no",                                                   \
       "engines do not look for blocks when they begin a request")                                  \
+    X(recheck, "recheck", FLAG, "no", "yes|no",                                                    \
+      "requests are refused after their prefill if decode is full then")                           \
+    X(no_detector, "no-detector", FLAG, "no", "yes|no", "policy lmetric: look for no hotspots")    \
     X(no_split, "no-split", FLAG, "no", "yes|no", "policy ready: load all there is, or nothing")   \
     X(no_ready, "no-ready", FLAG, "no", "yes|no", "policy ready: take each hit for ready")         \
     X(no_soon, "no-soon", FLAG, "no", "yes|no",                                                    \

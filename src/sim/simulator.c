@@ -58,6 +58,30 @@ changed(struct yb_simulator *simulator, uint32_t place)
     }
 }
 
+/* How far those that a place decodes are ahead of their objective, on the average. */
+static double
+saved_ns(const struct yb_simulator *simulator, const struct yb_instance *instance, uint64_t now_ns)
+{
+    double slo_ns = (double)simulator->scenario->sched.tpot_slo_ns;
+    double steps = yb_instance_steps(instance, now_ns);
+    double sum = 0;
+    uint32_t count;
+
+    for (uint32_t i = 0; i < instance->running_count; i++) {
+        const struct yb_instance_job *job = instance->running[i];
+        double left = (double)job->end_step - steps;
+
+        sum += ((double)job->output_tokens - left) * slo_ns -
+               (double)(now_ns - simulator->requests[job->request].first_ns);
+    }
+    for (const struct yb_instance_job *job = instance->joining.first; job != NULL;
+         job = job->next) { /* They have their first token. */
+        sum += slo_ns - (double)(now_ns - simulator->requests[job->request].first_ns);
+    }
+    count = instance->running_count + instance->joining.count;
+    return count == 0 ? 0 : sum / count;
+}
+
 static void
 report(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
 {
@@ -80,8 +104,12 @@ report(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
         .context_tokens = instance->context_tokens,
         .kv_tokens_used = instance->kv_used,
         .phase_ns = instance->phase_ns,
-        .prefilling = instance->prefilling,
+        .prefilling = instance->prefilling && instance->state != YB_INSTANCE_IDLE,
     };
+
+    if (simulator->scenario->sched.mode == YB_SCHED_MODE_TIME_SLICED) {
+        said.saved_ns = saved_ns(simulator, instance, now_ns);
+    }
 
     if (instance->job != NULL) {
         said.prefill_tokens += instance->job->input_tokens - instance->job->done_tokens;
@@ -142,6 +170,20 @@ settle(struct yb_simulator *simulator, uint32_t place, uint64_t now_ns)
     return status == YB_OK ? simulator->status : status;
 }
 
+/* A request leaves the places that it was counted at. */
+static void
+leave_places(struct yb_simulator *simulator, uint32_t index)
+{
+    const struct yb_simulator_request *request = &simulator->requests[index];
+
+    simulator->places[request->prefill].in_flight[request->conductor]--;
+    changed(simulator, request->prefill);
+    if (request->decode != request->prefill) {
+        simulator->places[request->decode].in_flight[request->conductor]--;
+        changed(simulator, request->decode);
+    }
+}
+
 static void
 end_request(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
 {
@@ -152,12 +194,7 @@ end_request(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
     request->last_ns = now_ns;
     simulator->ended++;
     simulator->last_ns = now_ns;
-    simulator->places[request->prefill].in_flight[request->conductor]--;
-    changed(simulator, request->prefill);
-    if (request->decode != request->prefill) {
-        simulator->places[request->decode].in_flight[request->conductor]--;
-        changed(simulator, request->decode);
-    }
+    leave_places(simulator, index);
     yb_sched_ended(simulator->scheds[request->conductor], request->number, now_ns);
 }
 
@@ -262,6 +299,7 @@ arrive(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
         return status;
     }
     simulator->requests[index].conductor = (uint8_t)conductor;
+    simulator->avoided += decision.hotspot == YB_SCHED_HOTSPOT_AVOIDED;
     if (!decision.accepted) {
         reject(simulator, index, now_ns);
         return YB_OK;
@@ -282,6 +320,36 @@ loaded(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
     return settle(simulator, request->prefill, now_ns);
 }
 
+/* Whether steps of the places for decode take as long as is allowed, on the average. */
+static bool
+decode_is_full(const struct yb_simulator *simulator)
+{
+    const struct yb_scenario *scenario = simulator->scenario;
+    uint64_t slo_ns = scenario->sched.tpot_slo_ns;
+    double step_ns = 0;
+
+    for (uint32_t i = 0; i < scenario->decode_instances; i++) {
+        const struct yb_instance *instance = &simulator->places[scenario->instances + i].instance;
+
+        step_ns +=
+            yb_sched_step_ns(&scenario->cost, instance->running_count + instance->joining.count,
+                             instance->context_tokens);
+    }
+    return slo_ns > 0 && step_ns >= (double)slo_ns * scenario->decode_instances;
+}
+
+/* The request is let go after its prefill; how long its decode did not last is not learned from. */
+static void
+refuse_decode(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
+{
+    struct yb_simulator_request *request = &simulator->requests[index];
+
+    request->refused = true;
+    leave_places(simulator, index);
+    yb_sched_ended(simulator->scheds[request->conductor], request->number, request->first_ns);
+    reject(simulator, index, now_ns);
+}
+
 /* Decode elsewhere begins when its prompt's blocks are there and the first token is. */
 static enum yb_status
 try_join(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
@@ -289,6 +357,10 @@ try_join(struct yb_simulator *simulator, uint32_t index, uint64_t now_ns)
     struct yb_simulator_request *request = &simulator->requests[index];
 
     if (request->streaming || !request->prefilled) {
+        return YB_OK;
+    }
+    if (simulator->scenario->recheck && decode_is_full(simulator)) {
+        refuse_decode(simulator, index, now_ns);
         return YB_OK;
     }
     request->state = YB_SIMULATOR_DECODE;

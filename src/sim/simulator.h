@@ -25,7 +25,7 @@
  *   Z2  Blocks balance on each shelf: put = evicted + removed + present. Pins are all given back.
  *   Z3  The same scenario and trace give the same result, to the last bit.
  *   Z4  input tokens of requests that are not rejected = tokens reused, by source, + tokens
- *       computed.
+ *       computed, without those that were computed in vain (`recheck`).
  *
  * Threads   Any thread, each its own run.
  * Memory    All of a run is freed before it returns, except the result, which is the caller's.
@@ -59,6 +59,8 @@ struct yb_scenario {
     bool in_order;   /* Engines begin jobs in the order of their coming, ready or not. */
     bool no_overlap; /* Nothing is computed before all is loaded. */
     bool no_begin;   /* Engines look for blocks when a request comes, not when it begins. */
+    bool recheck;    /* A request is refused after its prefill if steps at the places for decode
+                        are then as long as is allowed: the prefill was in vain. */
 
     bool apart;      /* What a pool has lies anywhere in it: loads and what is kept pass ports. */
     bool no_classes; /* All transfers are of one class. */
@@ -108,7 +110,10 @@ struct yb_result {
     uint32_t requests;
     uint32_t done;
     uint32_t rejected;
-    uint64_t makespan_ns; /* From the first arrival to the last end. */
+    uint32_t refused;       /* Of these, by the place for decode, after their prefill. */
+    uint32_t avoided;       /* Decisions that went past a hotspot's holders (lmetric). */
+    uint64_t wasted_tokens; /* Computed for those that were refused. */
+    uint64_t makespan_ns;   /* From the first arrival to the last end. */
     uint64_t events;
     uint64_t input_tokens; /* Of those that are done. */
     uint64_t output_tokens;

@@ -54,6 +54,7 @@ struct yb_simulator_request {
     uint8_t conductor;
     bool streaming; /* To the decode place; not through. */
     bool prefilled;
+    bool refused;  /* By its decode place. */
     bool fetching; /* Waits for its FETCH event. */
 };
 
@@ -108,6 +109,7 @@ struct yb_simulator {
     uint64_t *names; /* Of the blocks of the request that is looked at. */
     uint32_t object_shelf;
     uint32_t ended;
+    uint32_t avoided; /* Decisions past a hotspot. */
     uint64_t last_ns;
     uint64_t held_pins;
     enum yb_status status; /* The first failure, inside callbacks. */

@@ -367,6 +367,9 @@ sum_requests(struct yb_simulator *simulator, struct yb_result *result)
 
         if (request->state == YB_SIMULATOR_REJECTED) {
             result->rejected++;
+            result->refused += request->refused;
+            result->wasted_tokens +=
+                request->refused ? request->tokens_from[YB_RESULT_COMPUTED] : 0;
             continue;
         }
         YB_ASSERT(request->state == YB_SIMULATOR_DONE);
@@ -412,6 +415,7 @@ yb_simulator_result(struct yb_simulator *simulator, struct yb_result *result_out
     uint64_t *sorted = calloc(count, sizeof(*sorted));
     uint64_t computed = 0;
 
+    result.avoided = simulator->avoided;
     result.ttft_ns = calloc(count, sizeof(*result.ttft_ns));
     result.tpot_ns = calloc(count, sizeof(*result.tpot_ns));
     if (sorted == NULL || result.ttft_ns == NULL || result.tpot_ns == NULL) {
@@ -430,7 +434,7 @@ yb_simulator_result(struct yb_simulator *simulator, struct yb_result *result_out
     for (unsigned i = 0; i < YB_RESULT_COMPUTED; i++) { /* Z4 */
         computed += result.source_tokens[i];
     }
-    YB_ASSERT(computed == result.input_tokens);
+    YB_ASSERT(computed == result.input_tokens + result.wasted_tokens);
     result.steady_per_s = steady_per_s(simulator, sorted);
     memcpy(sorted, result.ttft_ns, count * sizeof(*sorted));
     result.ttft = yb_result_times(sorted, count);

@@ -371,7 +371,9 @@ test_simulator__without_traces_rows_say_so_and_the_formula_stands(void **state)
     assert_int_equal(yb_papers_create(NULL, "/nowhere", &papers, message), YB_OK);
     assert_int_equal(yb_papers_run(papers, NULL, message), YB_OK);
     for (uint32_t i = 0; (row = yb_papers_row(papers, i)) != NULL; i++) {
-        assert_true(row->ok == (strcmp(row->figure, "Eq. 2") == 0));
+        bool mooncake = strcmp(row->paper, "Mooncake") == 0;
+
+        assert_true(!mooncake || row->ok == (strcmp(row->figure, "Eq. 2") == 0));
         assert_true(row->ok || row->reason[0] != '\0');
     }
     /* Mooncake's Eq. 2 for 8192 tokens: 5.86 and 18.57 GB/s. */
