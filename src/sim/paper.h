@@ -40,6 +40,7 @@
     X(mooncake)         \
     X(mooncake_cache)   \
     X(mooncake_load)    \
+    X(bidaw)            \
     X(ecoserve)         \
     X(lmetric)          \
     X(wild)
