@@ -57,8 +57,8 @@ def question(tokens=(), hashes=(), model=b"m"):
 @case("a request is decided, ends, and its instructions are accounted for")
 def _():
     with conductor() as server:
-        register(server)
-        register(server, name="p1")
+        for name in ("p0", "p1"):  # Without a network between them there is one place for it.
+            register(server, name=name, in_rate=0, out_rate=0)
         keys = [f"{i:032x}" for i in range(1, 9)]
         code, found = post(server, "/v1/report", {
             "name": "p1", "incarnation": 1, "sequence": 1,
