@@ -114,6 +114,11 @@ check_asked(const struct yb_conductor *conductor, const struct yb_wire_conductor
         return yb_conductor_say(why_out, YB_INVALID, "a token has 4 bytes, tokens have %u",
                                 asked->tokens.length);
     }
+    if (tokens > 0 && asked->salt.length == 0 && asked->model.length == 0) {
+        /* Names made with no salt would be found nowhere, without a word. */
+        return yb_conductor_say(why_out, YB_INVALID,
+                                "tokens are named with the model, or salt: give either");
+    }
     if (asked->block_tokens != 0 && asked->block_tokens != block_tokens) {
         return yb_conductor_say(why_out, YB_INVALID, "blocks have %u tokens here, not %u",
                                 block_tokens, asked->block_tokens);

@@ -90,7 +90,7 @@ def _():
     with conductor() as server:
         register(server)
         tokens = list(range(5 * BLOCK))
-        code, by_json = post(server, "/v1/schedule", {"tokens": tokens})
+        code, by_json = post(server, "/v1/schedule", {"tokens": tokens, "model": "m"})
         code, answer = post(server, "/v1/schedule", question(tokens), **{"Content-Type": BINARY})
         expect(code == 200 and answer[:4] == b"YBS1" and answer[6] == 1, repr(answer[:16]))
         blocks = struct.unpack_from("<I", answer, 68)[0]
@@ -130,6 +130,8 @@ def _():
                     {"tokens": [1], "tenant": "x" * 64}, {}):
             code, found = post(server, "/v1/schedule", bad)
             expect(code == 400 and found["text"], f"{bad}: {code}")
+        code, found = post(server, "/v1/schedule", {"tokens": [1]})
+        expect(code == 400 and "salt" in found["text"], str(found))
         code, found = post(server, "/v1/schedule", {"tokens": [1], "model": "other"})
         expect(code == 404, str(found))
         code, found = post(server, "/v1/register", {**INSTANCE, "roles": "prefill"})
@@ -159,7 +161,7 @@ def _():
                     return True
                 finally:
                     slow.settimeout(DEADLINE_S)
-            code, _ = post(server, "/v1/schedule", {"tokens": [1]})
+            code, _ = post(server, "/v1/schedule", {"tokens": [1], "model": "m"})
             expect(code == 200, "another one")
             until(cut, "it is cut", 4 * DEADLINE_S)
 
@@ -227,7 +229,7 @@ def _():
                command="serve") as server:
         until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
         register(server)
-        code, found = post(server, "/v1/schedule", {"tokens": [1]})
+        code, found = post(server, "/v1/schedule", {"tokens": [1], "model": "m"})
         expect(code == 200, str(found))
         code, found, _ = ask(server, "GET", "/v1/conductor")
         expect(found["routing"] == "mooncake", str(found))

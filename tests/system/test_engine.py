@@ -178,5 +178,76 @@ def _():
         expect(len(answer["tokens"]) == 4 and answer["yuebing"]["pulled_tokens"] == 0, f"{answer}")
 
 
+def get(server, path):
+    return json.loads(call(server, "GET", path)[1])
+
+
+def decide(conductor, tokens, **more):
+    code, body = call(conductor, "POST", "/v1/schedule", json.dumps(
+        {"tokens": tokens, "model": "llama-3-70b", "output_tokens": 8, **more}))
+    expect(code == 200, f"{code}: {body}")
+    return json.loads(body)
+
+
+def known(conductor, tokens, name, tier, blocks):
+    """Await that the conductor knows so many blocks of the prompt there."""
+    def look():
+        found = json.loads(call(conductor, "POST", "/v1/query", json.dumps(
+            {"tokens": tokens, "model": "llama-3-70b"}))[1])
+        return any(place["name"] == name and place[tier] >= blocks for place in found["places"])
+    until(look, f"{blocks} blocks in {tier} of {name} are known of")
+
+
+def instances(conductor):
+    return {place["name"] for place in get(conductor, "/v1/instances").get("instances", ())}
+
+
+def conduct(engines, decision, tokens, **more):
+    """Send a request where the conductor says."""
+    server = next(e for e in engines if e.ready["name"] == decision["prefill"])
+    return ask(server, tokens, decision=decision["decision"],
+               reuse_tokens=decision["reuse_tokens"], **more)
+
+
+@case("a conductor sends requests where their KV is, learns of it again after a restart, and "
+      "hears how they ended")
+def _():
+    with Serve("--memory", "64m", command="serve") as store:
+        words = ("--directory", store.address, "--block-tokens", "64")
+        conductor = Serve("--http", "127.0.0.1:0", *words, command="conductor").begin()
+        url = "http://" + conductor.ready["http"]
+        with engine(store.address, "--name", "one", "--conductor", url) as one, \
+                engine(store.address, "--name", "two", "--conductor", url) as two:
+            engines = (one, two)
+            until(lambda: {"one", "two"} <= instances(conductor), "both are known")
+            tokens = prompt(6, 2000)
+            first = decide(conductor, tokens)
+            expect(first["reuse_tokens"] == 0, f"{first}")
+            answer = conduct(engines, first, tokens)
+            here = first["prefill"]
+            known(conductor, tokens, here, "device", 31)
+            again = decide(conductor, tokens)
+            expect(again["prefill"] == here and again["hit_blocks"]["device"] == 31, f"{again}")
+            reused = conduct(engines, again, tokens)
+            expect(reused["yuebing"]["device_tokens"] == 31 * 64, f"{reused}")
+            expect(reused["tokens"] == answer["tokens"], f"{reused}")
+            # Not there: the other one loads what it is told to, from the store.
+            known(conductor, tokens, store.ready["nodes"][0]["name"], "dram", 31)
+            other = decide(conductor, tokens, not_at=here)
+            expect(other["prefill"] != here and other["reuse_tokens"] > 0, f"{other}")
+            loaded = conduct(engines, other, tokens)
+            expect(loaded["yuebing"]["loaded_tokens"] == other["reuse_tokens"], f"{loaded}")
+            expect(loaded["tokens"] == answer["tokens"], f"{loaded}")
+            until(lambda: get(conductor, "/v1/conductor")["requests"] == 0, "all have ended")
+            # Another life of the conductor knows nothing, and is told.
+            address = conductor.ready["http"]
+            expect(conductor.stop() == 0, "it ends")
+            with Serve("--http", address, *words, command="conductor") as reborn:
+                until(lambda: {"one", "two"} <= instances(reborn), "both came again")
+                known(reborn, tokens, here, "device", 31)
+                last = decide(reborn, prompt(7, 100))
+                conduct(engines, last, prompt(7, 100))
+
+
 if __name__ == "__main__":
     main()
