@@ -106,11 +106,11 @@ def read_mutant(path):
     return parsed["test"], changes
 
 
-def apply(changes):
+def apply(changes, tree=TREE):
     """Return {path: changed text}; nothing is written."""
     texts = {}
     for file, old, new in changes:
-        path = TREE / file
+        path = tree / file
         if path not in texts:
             texts[path] = path.read_text(encoding="utf-8") if path.is_file() else ""
         if texts[path].count(old) != 1:
@@ -201,6 +201,18 @@ def choose(options):
     return paths
 
 
+def check(paths):
+    """Say which mutants would not apply: a mutant has to be mended with the line that it quotes."""
+    bad = 0
+    for path in paths:
+        try:
+            apply(read_mutant(path)[1], ROOT)
+        except Bad as reason:
+            print(f"{path.relative_to(ROOT)}: {reason}", file=sys.stderr)
+            bad += 1
+    return 1 if bad else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description="every mutant must make its test fail")
     parser.add_argument("--only", metavar="REGEX", help="only mutants whose file name matches")
@@ -208,9 +220,12 @@ def main():
     parser.add_argument("--seed", help="of the sample; default: the commit")
     parser.add_argument("--timeout", type=int, default=120, metavar="S", help="for one test run")
     parser.add_argument("--score", metavar="FILE", help='write "passed failed skipped" there')
+    parser.add_argument("--check", action="store_true", help="only look whether they apply")
     options = parser.parse_args()
 
     paths = choose(options)
+    if options.check:
+        return check(paths)
     results = {"caught": 0, "survived": 0, "skipped": 0, "broken": 0}
     healthy = {}
     sync_tree()
