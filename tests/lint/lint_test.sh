@@ -73,6 +73,10 @@ sed -i '/^| B6 |/d' docs/rules.md
 expect 1 rules.py 'a rule without a row'
 rm -r tests/mutants src && mkdir -p src/base src/net
 rm -r docs tests/sim tests/system tests/unit include/yuebing/client.h
+cp "$source/tools/mutants.py" tools/
+sin mutants.sh tests/mutants/a.mutant \
+    '# A rule.\nfile: tools/layers.txt\ntest: x\n<<<<\nno such line\n====\nanother\n>>>>' \
+    'a mutant that does not apply'
 sin format.sh src/base/a.c "$spdx\nint   yb_a;" 'spacing of its own'
 head -c 204801 /dev/zero >big
 expect 1 blobs.sh 'a file above 200 KB'
