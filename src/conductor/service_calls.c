@@ -338,102 +338,74 @@ query(struct yb_conductor_service *service, const struct yb_http_asked *asked,
 
 /* ---- what instances say ---------------------------------------------------------------------- */
 
+/* What is said to the conductor by the calls that ask nothing. */
+union said {
+    struct yb_wire_conductor_done done;
+    struct yb_wire_conductor_register enrolled;
+    struct yb_wire_conductor_name name;
+    struct yb_wire_conductor_report report;
+};
+
+/* How the conductor takes it; where it says why not, why_out has the words, "" otherwise. */
+typedef enum yb_status take_fn(struct yb_conductor *conductor, const union said *said,
+                               uint64_t now_ns, char why_out[YB_CONDUCTOR_WHY_BYTES]);
+
+/* Read what was said, let the conductor take it, and tell what came of it. */
 static void
-done(struct yb_conductor_service *service, const struct yb_http_asked *asked,
-     struct yb_http_told *told)
+take(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+     const struct yb_form *form, take_fn *take_it, struct yb_http_told *told)
 {
-    struct yb_wire_conductor_done said = {0};
+    union said said;
     struct yb_conductor *conductor;
     struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES] = "";
     uint64_t now_ns;
     enum yb_status status;
 
-    if (!read_json(yb_form_done, asked, &said, &read, told)) {
+    memset(&said, 0, sizeof(said));
+    if (!read_json(form, asked, &said, &read, told)) {
         return;
     }
     conductor = yb_conductor_service_enter(service, &now_ns);
     if (conductor == NULL) {
         tell_not_ready(told);
     } else {
-        status = yb_conductor_done(conductor, &said, now_ns);
-        yb_conductor_service_leave(service);
-        tell_status(told, status, "no such decision runs: it has ended, or was never accepted");
-    }
-    read_end(&read);
-}
-
-static void
-enroll(struct yb_conductor_service *service, const struct yb_http_asked *asked,
-       struct yb_http_told *told)
-{
-    struct yb_wire_conductor_register said = {0};
-    struct yb_conductor *conductor;
-    struct read read;
-    char why[YB_CONDUCTOR_WHY_BYTES];
-    uint64_t now_ns;
-    enum yb_status status;
-
-    if (!read_json(yb_form_register, asked, &said, &read, told)) {
-        return;
-    }
-    conductor = yb_conductor_service_enter(service, &now_ns);
-    if (conductor == NULL) {
-        tell_not_ready(told);
-    } else {
-        status = yb_conductor_register(conductor, &said, now_ns, why);
+        status = take_it(conductor, &said, now_ns, why);
         yb_conductor_service_leave(service);
         tell_status(told, status, why);
     }
     read_end(&read);
 }
 
-static void
-unregister(struct yb_conductor_service *service, const struct yb_http_asked *asked,
-           struct yb_http_told *told)
+static enum yb_status
+take_done(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
+          char why_out[YB_CONDUCTOR_WHY_BYTES])
 {
-    struct yb_wire_conductor_name said = {0};
-    struct yb_conductor *conductor;
-    struct read read;
-    uint64_t now_ns;
-    enum yb_status status;
-
-    if (!read_json(yb_form_unregister, asked, &said, &read, told)) {
-        return;
-    }
-    conductor = yb_conductor_service_enter(service, &now_ns);
-    if (conductor == NULL) {
-        tell_not_ready(told);
-    } else {
-        status = yb_conductor_unregister(conductor, said.name, now_ns);
-        yb_conductor_service_leave(service);
-        tell_status(told, status, "there is no instance of that name");
-    }
-    read_end(&read);
+    (void)snprintf(why_out, YB_CONDUCTOR_WHY_BYTES,
+                   "no such decision runs: it has ended, or was never accepted");
+    return yb_conductor_done(conductor, &said->done, now_ns);
 }
 
-static void
-report(struct yb_conductor_service *service, const struct yb_http_asked *asked,
-       struct yb_http_told *told)
+static enum yb_status
+take_register(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
+              char why_out[YB_CONDUCTOR_WHY_BYTES])
 {
-    struct yb_wire_conductor_report said = {0};
-    struct yb_conductor *conductor;
-    struct read read;
-    char why[YB_CONDUCTOR_WHY_BYTES];
-    uint64_t now_ns;
-    enum yb_status status;
+    return yb_conductor_register(conductor, &said->enrolled, now_ns, why_out);
+}
 
-    if (!read_json(yb_form_report, asked, &said, &read, told)) {
-        return;
-    }
-    conductor = yb_conductor_service_enter(service, &now_ns);
-    if (conductor == NULL) {
-        tell_not_ready(told);
-    } else {
-        status = yb_conductor_report(conductor, &said, now_ns, why);
-        yb_conductor_service_leave(service);
-        tell_status(told, status, why);
-    }
-    read_end(&read);
+static enum yb_status
+take_unregister(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
+                char why_out[YB_CONDUCTOR_WHY_BYTES])
+{
+    (void)snprintf(why_out, YB_CONDUCTOR_WHY_BYTES, "there is no instance of that name");
+    return yb_conductor_unregister(conductor, said->name.name, now_ns);
+}
+
+static enum yb_status
+take_report(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
+            char why_out[YB_CONDUCTOR_WHY_BYTES])
+{
+    return yb_conductor_report(conductor, &said->report, now_ns, why_out);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -555,22 +527,25 @@ typedef void call_fn(struct yb_conductor_service *service, const struct yb_http_
 static const struct call {
     const char *method;
     const char *path;
-    call_fn *run;
+    call_fn *run; /* NULL: the conductor is told something, and `take` does that. */
+    take_fn *take;
     const struct yb_form *form; /* Of its body; NULL: it has none. */
     bool binary;                /* The body may be in the binary form. */
     const char *text;
 } calls[] = {
-    {"POST", "/v1/schedule", schedule, yb_form_schedule, true,
+    {"POST", "/v1/schedule", schedule, NULL, yb_form_schedule, true,
      "where a request should run, what of it is reused, and what has to be moved for that"},
-    {"POST", "/v1/query", query, yb_form_schedule, true, "what a prompt would find where"},
-    {"POST", "/v1/done", done, yb_form_done, false, "how far a request has come"},
-    {"POST", "/v1/register", enroll, yb_form_register, false, "an instance comes"},
-    {"POST", "/v1/unregister", unregister, yb_form_unregister, false, "an instance goes"},
-    {"POST", "/v1/report", report, yb_form_report, false, "what an instance says of itself"},
-    {"GET", "/v1/conductor", about, NULL, false, "what is known, and how old it is"},
-    {"GET", "/v1/instances", instances, NULL, false, "instances, and nodes of the store"},
-    {"GET", "/v1/audit", audit, NULL, false, "instructions: issued, by outcome, open"},
-    {"GET", "/v1/openapi.json", openapi, NULL, false, "this description"},
+    {"POST", "/v1/query", query, NULL, yb_form_schedule, true, "what a prompt would find where"},
+    {"POST", "/v1/done", NULL, take_done, yb_form_done, false, "how far a request has come"},
+    {"POST", "/v1/register", NULL, take_register, yb_form_register, false, "an instance comes"},
+    {"POST", "/v1/unregister", NULL, take_unregister, yb_form_unregister, false,
+     "an instance goes"},
+    {"POST", "/v1/report", NULL, take_report, yb_form_report, false,
+     "what an instance says of itself"},
+    {"GET", "/v1/conductor", about, NULL, NULL, false, "what is known, and how old it is"},
+    {"GET", "/v1/instances", instances, NULL, NULL, false, "instances, and nodes of the store"},
+    {"GET", "/v1/audit", audit, NULL, NULL, false, "instructions: issued, by outcome, open"},
+    {"GET", "/v1/openapi.json", openapi, NULL, NULL, false, "this description"},
 };
 
 static json_t *
@@ -647,6 +622,8 @@ answer_call(struct yb_conductor_service *service, const struct call *call,
         tell_no(told, 403, YB_DENIED,
                 "this needs the secret: Authorization: Bearer SECRET; without one only loopback "
                 "may, and no page in a browser");
+    } else if (call->take != NULL) {
+        take(service, asked, call->form, call->take, told);
     } else {
         call->run(service, asked, told);
     }
