@@ -349,7 +349,7 @@ use_of(const struct yb_simulator *simulator, uint32_t request, uint32_t index)
     return (struct yb_stock_use){
         .parent =
             index == 0 ? YB_STOCK_NO_BLOCK : yb_simulator_block(simulator, request, index - 1),
-        .position = index,
+        .position = index + 1,
         .request = request + 1ull,
         .now_ns = yb_agenda_now(simulator->agenda),
     };

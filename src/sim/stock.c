@@ -301,6 +301,12 @@ make_room(struct yb_stock *stock, uint32_t shelf_index)
     return true;
 }
 
+static struct yb_policy_use
+told_of(const struct yb_stock_use *use)
+{
+    return (struct yb_policy_use){.request = use->request, .position = use->position};
+}
+
 static void
 order(struct yb_stock *stock, struct yb_stock_copy *copy, const struct yb_stock_use *use)
 {
@@ -310,6 +316,7 @@ order(struct yb_stock *stock, struct yb_stock_copy *copy, const struct yb_stock_
         .hash = yb_hash_table(0, &copy->block, sizeof(copy->block)),
         .size = 1,
         .linked = true,
+        .use = told_of(use),
     };
 
     if (shelf->policy == NULL) {
@@ -368,9 +375,10 @@ void
 yb_stock_touch(struct yb_stock *stock, struct yb_stock_copy *copy, const struct yb_stock_use *use)
 {
     struct shelf *shelf = &stock->shelves[copy->shelf];
+    struct yb_policy_use told = told_of(use);
 
     if (shelf->policy != NULL) {
-        yb_policy_access(shelf->policy, &copy->policy.entry, use->now_ns);
+        yb_policy_use(shelf->policy, &copy->policy.entry, &told, use->now_ns);
     }
 }
 

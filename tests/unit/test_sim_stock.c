@@ -86,6 +86,44 @@ test_sim_stock__without_room_nothing_is_taken(void **state)
     yb_stock_destroy(&stock);
 }
 
+static void
+test_sim_stock__policies_are_told_the_position_and_the_request(void **state)
+{
+    struct model model = {.has = {{true, true, true}}};
+    struct yb_stock *stock = stock_with(&model, "length-aware", (uint64_t[SHELVES]){3, 0, 0, 0, 0});
+    struct yb_stock_use uses[] = {
+        {.parent = YB_STOCK_NO_BLOCK, .position = 1, .request = 7},
+        {.parent = YB_STOCK_NO_BLOCK, .position = 5, .request = 7},
+        {.parent = YB_STOCK_NO_BLOCK, .position = 3, .request = 7},
+    };
+    struct yb_stock_copy *copy;
+    uint32_t shelf;
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(yb_stock_put(stock, 0, i, &uses[i]), YB_OK);
+    }
+    assert_int_equal(yb_stock_put(stock, 0, 3, &alone), YB_OK);
+    assert_null(yb_stock_find(stock, 0, 1)); /* The furthest back. */
+    model.has[0][3] = true;
+    uses[0].position = 9;
+    yb_stock_touch(stock, yb_stock_find(stock, 0, 0), &uses[0]);
+    yb_stock_touch(stock, yb_stock_find(stock, 0, 2), &uses[2]);
+    yb_stock_touch(stock, yb_stock_find(stock, 0, 3), &alone);
+    assert_int_equal(yb_stock_put(stock, 0, 4, &alone), YB_OK);
+    assert_null(yb_stock_find(stock, 0, 0)); /* Another prompt has it further back. */
+
+    assert_int_equal(yb_stock_add_shelf(stock, "trajectory", 3, &shelf), YB_OK);
+    assert_int_equal(yb_stock_put(stock, shelf, 1, &uses[1]), YB_OK);
+    copy = yb_stock_find(stock, shelf, 1);
+    yb_stock_touch(stock, copy, &uses[1]);
+    assert_int_equal(copy->policy.entry.uses, 1); /* Looked up and read by one request. */
+    uses[1].request = 8;
+    yb_stock_touch(stock, copy, &uses[1]);
+    assert_int_equal(copy->policy.entry.uses, 2);
+    yb_stock_destroy(&stock);
+}
+
 /* Every copy by both ways: from the shelf and block, and along the chain of the block. */
 static void
 compare(struct yb_stock *stock, const struct model *model)
@@ -116,7 +154,7 @@ one_step(struct yb_stock *stock, struct model *model, uint64_t *seed)
     uint32_t block = (uint32_t)(unit_random(seed) % BLOCKS);
     struct yb_stock_copy *copy = yb_stock_find(stock, shelf, block);
     struct yb_stock_use use = {.parent = block == 0 ? YB_STOCK_NO_BLOCK : block - 1,
-                               .position = block};
+                               .position = block + 1};
 
     switch (unit_random(seed) % 8) {
     case 0:
@@ -149,12 +187,12 @@ one_step(struct yb_stock *stock, struct model *model, uint64_t *seed)
 static void
 test_sim_stock__it_has_what_a_plain_table_has_and_balances(void **state)
 {
-    static const char *const policies[] = {"lru", "lfu", "s3fifo"};
+    static const char *const policies[] = {"lru", "lfu", "s3fifo", "trajectory"};
     uint64_t rooms[SHELVES] = {40, 10, 0, YB_STOCK_UNBOUNDED, 25};
     uint64_t seed = unit_seed("sim_stock");
 
     (void)state;
-    for (unsigned policy = 0; policy < 3; policy++) {
+    for (unsigned policy = 0; policy < 4; policy++) {
         static struct model model;
         struct yb_stock *stock;
 
@@ -198,6 +236,7 @@ main(void)
         cmocka_unit_test(
             test_sim_stock__the_least_recently_used_goes_and_a_prefix_stays_before_its_suffix),
         cmocka_unit_test(test_sim_stock__without_room_nothing_is_taken),
+        cmocka_unit_test(test_sim_stock__policies_are_told_the_position_and_the_request),
         cmocka_unit_test(test_sim_stock__it_has_what_a_plain_table_has_and_balances),
         cmocka_unit_test(test_sim_stock__an_unknown_policy_is_refused),
     };
