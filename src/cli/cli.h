@@ -73,6 +73,8 @@ struct yb_cli_command {
 /* clang-format off */
 /*    name, as it is typed, arguments, max, sections, json, help */
 #define YB_CLI_COMMAND_MAP(X)                                                                  \
+    X(advise, "advise", "", 0, YB_CLI_SECTIONS_COMMON, true,                                   \
+      "say what a model wants of a network, a mode and a pool")                                \
     X(bench, "bench", "[net|transfer|classes|directory|store]", 1, YB_CLI_SECTIONS_NODE, true, \
       "measure this build beside what the machine can do")                                     \
     X(check, "check", "engine URL_A URL_B", 3, YB_CLI_SECTIONS_STORE, true,                    \
