@@ -132,6 +132,7 @@ struct yb_client_put_options {
     bool hard_pin;
     uint64_t ttl_ms;              /* 0: none. */
     const char *const *preferred; /* Names of nodes to try first; NULL-terminated; NULL: none. */
+    uint64_t soft_pin_ms; /* Of a soft pin: it ends after so long without a use; 0: never. */
 };
 
 /* Zero the struct and set `struct_bytes`. May be NULL in every call: all defaults. */

@@ -240,7 +240,8 @@ print_flags(FILE *out, uint16_t flags)
         fprintf(out, "  pinned: never evicted\n");
     }
     if ((flags & YB_WIRE_BLOCK_FLAG_SOFT_PIN) != 0) {
-        fprintf(out, "  pinned softly: evicted after everything that is not\n");
+        fprintf(out,
+                "  pinned softly: evicted after everything that is not, while the pin lasts\n");
     }
     if ((flags & YB_WIRE_BLOCK_FLAG_GROUP) != 0) {
         fprintf(out, "  part of a group: evicted with the rest of it\n");

@@ -21,6 +21,7 @@ const struct yb_cli_option yb_cli_put_options[] = {
     {"ttl-ms", "N", "it is gone after so long; default: never for that reason"},
     {"pin", NULL, "never evict it: it stays until it is removed"},
     {"soft-pin", NULL, "evict it only after everything that is not pinned"},
+    {"soft-pin-ms", "N", "--soft-pin, until nobody has read it for so long"},
     YB_CLI_STORE_OPTIONS,
     {NULL, NULL, NULL},
 };
@@ -83,17 +84,20 @@ read_options(struct yb_cli *cli, struct yb_client_call *call)
 {
     uint64_t replicas = 1;
     uint64_t ttl_ms = 0;
+    uint64_t soft_pin_ms = 0;
 
     if (!yb_cli_store_timeout(cli, &call->timeout_ns) ||
         !yb_cli_option_number(cli, "replicas", 1, YB_CLIENT_REPLICAS_MAX, &replicas) ||
-        !yb_cli_option_number(cli, "ttl-ms", 1, UINT64_MAX / 1000000u, &ttl_ms)) {
+        !yb_cli_option_number(cli, "ttl-ms", 1, UINT64_MAX / 1000000u, &ttl_ms) ||
+        !yb_cli_option_number(cli, "soft-pin-ms", 1, UINT64_MAX / 1000000u, &soft_pin_ms)) {
         return false;
     }
     call->put.replicas = (uint32_t)replicas;
     call->put.ttl_ms = ttl_ms;
     call->put.replace = yb_cli_option(cli, "replace") != NULL;
     call->put.hard_pin = yb_cli_option(cli, "pin") != NULL;
-    call->put.soft_pin = yb_cli_option(cli, "soft-pin") != NULL;
+    call->put.soft_pin = yb_cli_option(cli, "soft-pin") != NULL || soft_pin_ms > 0;
+    call->put.soft_pin_ms = soft_pin_ms;
     return true;
 }
 

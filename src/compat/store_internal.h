@@ -142,6 +142,10 @@ uint64_t yb_compat_capacity(struct yb_client *client);
 bool yb_compat_replicate_fits(const struct yb_compat_replicate *replicate, enum yb_compat_put kind,
                               uint32_t count);
 
+/* What it means for a put; NULL: nothing. */
+void yb_compat_replicate_read(const struct yb_compat_replicate *replicate,
+                              struct yb_client_put_options *put);
+
 /* Put one value that was put together here: -705 if there is one. */
 int32_t yb_compat_put_staged(struct yb_compat_store *store, struct yb_client *client,
                              const yb_compat_key *key, const struct iovec *bytes,

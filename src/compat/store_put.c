@@ -16,6 +16,9 @@
 #define FIRST_PAUSE_NS YB_NS_PER_MS        /* Between looks at what somebody else writes ... */
 #define PAUSE_NS       (50 * YB_NS_PER_MS) /* ... up to this. */
 
+#define SOFT_PIN_MS     (30u * 60 * 1000) /* The known store's, if the caller says nothing ... */
+#define SOFT_PIN_MS_MAX (24u * 60 * 60 * 1000) /* ... and at most. */
+
 #define GROUP_SEED UINT64_C(0x67726f75702e6964) /* "group.id" */
 
 void
@@ -48,14 +51,21 @@ yb_compat_replicate_fits(const struct yb_compat_replicate *replicate, enum yb_co
     return replicate->groups == NULL || replicate->group_count == count;
 }
 
-static void
-read_replicate(const struct yb_compat_replicate *replicate, struct yb_client_put_options *put)
+void
+yb_compat_replicate_read(const struct yb_compat_replicate *replicate,
+                         struct yb_client_put_options *put)
 {
+    uint64_t soft_pin_ms = SOFT_PIN_MS;
+
     if (replicate == NULL) {
         return;
     }
+    if (replicate->soft_pin_has_ttl) {
+        soft_pin_ms = replicate->soft_pin_ttl_ms;
+    }
     put->replicas = (uint32_t)replicate->replica_num;
-    put->soft_pin = replicate->soft_pin_action == YB_COMPAT_SOFT_PIN_ENABLE;
+    put->soft_pin = replicate->soft_pin_action == YB_COMPAT_SOFT_PIN_ENABLE && soft_pin_ms > 0;
+    put->soft_pin_ms = soft_pin_ms < SOFT_PIN_MS_MAX ? soft_pin_ms : SOFT_PIN_MS_MAX;
     put->hard_pin = replicate->hard_pin;
     put->preferred = replicate->preferred;
 }
@@ -244,7 +254,7 @@ put_items(struct yb_compat_store *store, struct yb_client *client, struct yb_com
     };
     uint64_t deadline_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), YB_COMPAT_MOVE_NS);
 
-    read_replicate(how->replicate, &call.put);
+    yb_compat_replicate_read(how->replicate, &call.put);
     yb_compat_items_run(client, YB_CLIENT_OP_PUT, items->items, items->count, &call);
     put_contended(store, client, items, &call, deadline_ns);
 }

@@ -73,6 +73,7 @@ struct yb_block {
     uint64_t expires_ns; /* YB_NEVER: not for that reason. */
     uint64_t hold_until_ns;
     uint64_t access_ns;
+    uint64_t soft_ns; /* Its soft pin ends after so long without a use; 0: it does not. */
     struct yb_dram_extent extent;
     uint32_t use;        /* Number of the request that brought it. */
     uint32_t position;   /* In its chain, or else among what came with it; the first is 1. */

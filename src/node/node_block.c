@@ -293,6 +293,8 @@ yb_node_sweep(struct yb_node *node)
             yb_node_count(node, YB_NODE_STAT_EXPIRED, 1);
             yb_node_below_remove(node, block->hash, block->grant);
             yb_node_doom(node, block, YB_WIRE_FATE_EXPIRED, true);
+        } else {
+            yb_node_lapse_soft_pin(node, block);
         }
     }
 }

@@ -176,6 +176,7 @@ on_place(struct yb_call *call)
         .size = body.size,
         .flush = body.flush,
         .ttl_ms = body.ttl_ms,
+        .soft_pin_ms = body.soft_pin_ms,
         .group = body.group,
         .parent = body.parent,
         .key = body.key.bytes,

@@ -65,6 +65,15 @@ on_stored(struct yb_tier_op *op, enum yb_status status)
     (void)yb_node_below_forget(node, record);
 }
 
+/* The flags that a block has below. A soft pin that ends is for memory alone: nobody down there
+ * knows of its uses. */
+static uint16_t
+flags_below(const struct yb_block *block)
+{
+    return block->soft_ns == 0 ? block->flags
+                               : (uint16_t)(block->flags & ~YB_WIRE_BLOCK_FLAG_SOFT_PIN);
+}
+
 /* The record of a block below, which names its present grant. NULL: no room. */
 static struct yb_shelf_record *
 record_for(struct yb_node *node, const struct yb_block *block)
@@ -85,7 +94,7 @@ record_for(struct yb_node *node, const struct yb_block *block)
         record->size = block->size;
         record->flush = block->flush;
         record->tenant = block->tenant;
-        record->flags = block->flags;
+        record->flags = flags_below(block);
         record->replicas = block->replicas;
         if (block->expires_ns != YB_NEVER) {
             record->expires_s =
@@ -126,7 +135,7 @@ store(struct yb_node *node, struct yb_block *block, uint32_t number)
                              .tenant = node->tenants[block->tenant].name,
                              .key = yb_node_key(node, block),
                              .key_bytes = block->key_bytes,
-                             .flags = block->flags,
+                             .flags = flags_below(block),
                              .mode = block->mode,
                              .replicas = block->replicas},
                   .iov = &storing->iov,

@@ -138,6 +138,21 @@ yb_node_unorder(struct yb_node *node, struct yb_block *block, bool evicted)
 }
 
 void
+yb_node_lapse_soft_pin(struct yb_node *node, struct yb_block *block)
+{
+    uint64_t now_ns = yb_node_now(node);
+    struct yb_policy_use told = use_of(block, block->use);
+
+    if (block->soft_ns == 0 || block->pins > 0 || now_ns - block->access_ns < block->soft_ns) {
+        return;
+    }
+    block->soft_ns = 0;
+    block->flags &= (uint16_t)~YB_WIRE_BLOCK_FLAG_SOFT_PIN;
+    yb_policy_end_soft(yb_node_policy(node, block), &block->policy.entry, &told, now_ns);
+    yb_node_count(node, YB_NODE_STAT_SOFT_LAPSED, 1);
+}
+
+void
 yb_node_limit(struct yb_node *node, uint32_t tenant)
 {
     struct yb_tenant *one = &node->tenants[tenant];

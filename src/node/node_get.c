@@ -230,6 +230,7 @@ describe(struct yb_node *node, const struct yb_block *block)
         .write = block->write,
         .ttl_ms =
             block->expires_ns == YB_NEVER ? 0 : (block->expires_ns - now_ns) / YB_NS_PER_MS + 1,
+        .soft_pin_ms = block->soft_ns / YB_NS_PER_MS,
         .group = block->group,
         .parent = block->parent,
         .checksum = block->checksum,

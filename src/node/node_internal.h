@@ -60,6 +60,8 @@ extern const struct yb_stats_label yb_node_label_tier;
     X(EVICT_VAIN,   COUNTER, COUNT, "evict_vain", NULL, NULL,                                       \
       "allocations for which nothing could be evicted")                                            \
     X(PINS_LAPSED,  COUNTER, COUNT, "pins_lapsed", NULL, NULL, "pins that ran out unreleased")      \
+    X(SOFT_LAPSED,  COUNTER, COUNT, "soft_lapsed", NULL, NULL,                                      \
+      "soft pins that ended, for nobody had used their blocks for as long as they last")            \
     X(TOLD,         COUNTER, COUNT, "told", NULL, NULL, "dropped blocks that readers were told of") \
     X(STORED,       COUNTER, COUNT, "stored", NULL, NULL, "blocks that a tier below has taken")     \
     X(STORED_BYTES, COUNTER, BYTES, "stored", NULL, NULL, "bytes of such blocks")                   \
@@ -376,6 +378,10 @@ struct yb_policy *yb_node_policy(const struct yb_node *node, const struct yb_blo
 void yb_node_order(struct yb_node *node, struct yb_block *block, bool sole);
 void yb_node_unorder(struct yb_node *node, struct yb_block *block, bool evicted);
 
+/* End the soft pin of a granted block, if it is one that ends, and nobody has used the block for as
+ * long as it lasts. */
+void yb_node_lapse_soft_pin(struct yb_node *node, struct yb_block *block);
+
 /* A tenant has a limit now: its own blocks make room for it. */
 void yb_node_limit(struct yb_node *node, uint32_t tenant);
 
@@ -432,6 +438,7 @@ struct yb_node_intake {
     uint64_t size;
     uint64_t flush;
     uint64_t ttl_ms;
+    uint64_t soft_pin_ms;
     uint64_t group;
     uint64_t parent;
     const uint8_t *key;

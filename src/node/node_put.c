@@ -46,6 +46,10 @@ yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
     block->expires_ns = intake->ttl_ms == 0 || intake->ttl_ms > UINT64_MAX / YB_NS_PER_MS / 2
                             ? YB_NEVER
                             : yb_node_now(node) + intake->ttl_ms * YB_NS_PER_MS;
+    if ((intake->flags & YB_WIRE_BLOCK_FLAG_SOFT_PIN) != 0 &&
+        intake->soft_pin_ms <= UINT64_MAX / YB_NS_PER_MS) { /* Else it does not end. */
+        block->soft_ns = intake->soft_pin_ms * YB_NS_PER_MS;
+    }
     block->tenant = (uint16_t)intake->tenant;
     block->key_bytes = (uint16_t)intake->key_bytes;
     block->checksum = intake->checksum;
@@ -427,6 +431,7 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
         .size = wire->size,
         .flush = node->tenants[tenant].flush,
         .ttl_ms = wire->ttl_ms,
+        .soft_pin_ms = wire->soft_pin_ms,
         .group = wire->group,
         .parent = wire->parent,
         .key = key,

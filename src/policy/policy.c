@@ -332,6 +332,24 @@ yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
 }
 
 void
+yb_policy_end_soft(struct yb_policy *policy, struct yb_policy_entry *entry,
+                   const struct yb_policy_use *use, uint64_t now_ns)
+{
+    struct yb_policy_touch touch = {.use = use, .now_ns = now_ns, .last_ns = now_ns};
+
+    YB_ASSERT_OBJ(policy, POLICY_MAGIC);
+    YB_ASSERT(entry->place != YB_POLICY_OUT);
+    if (!entry->soft) {
+        return;
+    }
+    take_out(policy, entry);
+    entry->soft = false;
+    entry->place = YB_POLICY_ORDER;
+    entry->last_access_ns = now_ns;
+    policy->ops->insert(policy->state, entry, &touch);
+}
+
+void
 yb_policy_access(struct yb_policy *policy, struct yb_policy_entry *entry, uint64_t now_ns)
 {
     struct yb_policy_use use = {.request = 0};

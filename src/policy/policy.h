@@ -162,6 +162,10 @@ const char *yb_policy_name(uint32_t index);
 void yb_policy_insert(struct yb_policy *policy, struct yb_policy_entry *entry,
                       const struct yb_policy_facts *facts, uint64_t now_ns);
 
+/* End the soft pin of an entry, if it has one: it is as one that came now, in its family. */
+void yb_policy_end_soft(struct yb_policy *policy, struct yb_policy_entry *entry,
+                        const struct yb_policy_use *use, uint64_t now_ns);
+
 /* Note a use. A probe for existence is none. */
 void yb_policy_access(struct yb_policy *policy, struct yb_policy_entry *entry, uint64_t now_ns);
 

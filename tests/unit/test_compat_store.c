@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compat/store_internal.h"
+
 #define KIB      1024u
 #define MIB      (1u << 20)
 #define KEYS_MAX 64u
@@ -443,6 +445,33 @@ test_compat_store__takes_the_configurations_that_the_known_system_takes(void **s
     assert_int_equal(put_replicated(&other, YB_COMPAT_PUT_BUFFERS), 0);
 }
 
+static void
+test_compat_store__a_soft_pin_lasts_as_long_as_the_known_systems(void **state)
+{
+    const struct {
+        bool has_ttl;
+        uint64_t ttl_ms, lasts_ms;
+    } rows[] = {{false, 0, 1800000}, {true, 1000, 1000}, {true, UINT64_MAX, 86400000}};
+    struct yb_compat_replicate replicate;
+    struct yb_client_put_options put = {0};
+
+    (void)state;
+    yb_compat_replicate_default(&replicate);
+    yb_compat_replicate_read(&replicate, &put);
+    assert_false(put.soft_pin);
+    replicate.soft_pin_action = YB_COMPAT_SOFT_PIN_ENABLE;
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        replicate.soft_pin_has_ttl = rows[i].has_ttl;
+        replicate.soft_pin_ttl_ms = rows[i].ttl_ms;
+        yb_compat_replicate_read(&replicate, &put);
+        assert_true(put.soft_pin);
+        assert_int_equal(put.soft_pin_ms, rows[i].lasts_ms);
+    }
+    replicate.soft_pin_ttl_ms = 0; /* It ends at once. */
+    yb_compat_replicate_read(&replicate, &put);
+    assert_false(put.soft_pin);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* RULES D9 */
@@ -621,6 +650,7 @@ main(void)
         cmocka_unit_test(test_compat_store__removes_by_pattern_and_counts),
         cmocka_unit_test(test_compat_store__refuses_keys_that_cannot_be_alone),
         cmocka_unit_test(test_compat_store__takes_the_configurations_that_the_known_system_takes),
+        cmocka_unit_test(test_compat_store__a_soft_pin_lasts_as_long_as_the_known_systems),
         cmocka_unit_test(test_compat_store__refuses_ranges_that_are_registered_already),
         cmocka_unit_test(test_compat_store__gives_memory_that_is_taken_back_once),
         cmocka_unit_test(test_compat_store__answers_before_setup_and_after_close_with_codes),

@@ -632,6 +632,35 @@ test_policy__what_is_softly_pinned_goes_after_all_that_is_not(void **state)
 }
 
 static void
+end_soft(struct scene *scene, uint32_t i, uint64_t now_ns)
+{
+    struct yb_policy_use use = {.request = now_ns};
+
+    yb_policy_end_soft(scene->policy, entry_of(scene, i), &use, now_ns);
+}
+
+static void
+test_policy__a_soft_pin_that_has_ended_keeps_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; yb_policy_name(p) != NULL; p++) {
+        struct scene scene = scene_with(yb_policy_name(p), 3, 4);
+
+        insert_soft(&scene, 0);
+        insert_soft(&scene, 1);
+        insert(&scene, 2);
+        attach(&scene, 1, 2);
+        assert_int_equal(victim(&scene), 0); /* The prefix waits for what is softly pinned. */
+        end_soft(&scene, 1, 3);
+        end_soft(&scene, 1, 4); /* Once is enough. */
+        assert_int_equal(evict(&scene), 1);
+        assert_int_equal(evict(&scene), 2);
+        assert_int_equal(evict(&scene), 0);
+        scene_end(&scene);
+    }
+}
+
+static void
 test_policy__what_lost_its_prefix_goes_next(void **state)
 {
     struct scene scene = scene_with("lru", 4, 0);
@@ -752,7 +781,7 @@ walk_step(struct scene *scene, uint64_t *random, uint32_t step)
         }
         return;
     }
-    switch (unit_random(random) % 8) {
+    switch (unit_random(random) % 9) {
     case 0:
     case 1:
         if (entry->pins < 3) {
@@ -766,6 +795,7 @@ walk_step(struct scene *scene, uint64_t *random, uint32_t step)
         }
         break;
     case 4: yb_policy_access(scene->policy, entry, step); break;
+    case 8: end_soft(scene, i, step); break;
     case 5: yb_policy_set_duplicate(scene->policy, entry, unit_random(random) % 2 == 0); break;
     case 6:
         if (unit_random(random) % 4 == 0) {
@@ -947,6 +977,7 @@ main(void)
         cmocka_unit_test(test_policy__parents_form_no_cycle),
         cmocka_unit_test(test_policy__halves_of_a_chain_join_without_a_cycle),
         cmocka_unit_test(test_policy__what_is_softly_pinned_goes_after_all_that_is_not),
+        cmocka_unit_test(test_policy__a_soft_pin_that_has_ended_keeps_nothing),
         cmocka_unit_test(test_policy__what_lost_its_prefix_goes_next),
         cmocka_unit_test(test_policy__a_duplicate_goes_before_its_neighbours),
         cmocka_unit_test(test_policy__no_victim_is_pinned_or_has_children_and_one_is_found),

@@ -149,20 +149,21 @@ client_close(PyObject *self, PyObject *none)
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
-/* (timeout_ns, class, replicas, replace, soft, hard, ttl_ms, preferred, hold_ms, force) */
+/* (timeout_ns, class, replicas, replace, soft, hard, ttl_ms, soft_pin_ms, preferred, hold_ms,
+ * force) */
 static bool
 take_options(struct yb_py_call *call, PyObject *object, struct yb_client_call *options_out)
 {
     struct yb_client_put_options *put = &options_out->put;
-    unsigned long long timeout_ns, ttl_ms;
+    unsigned long long timeout_ns, ttl_ms, soft_pin_ms;
     unsigned work_class, replicas, hold_ms;
     int replace, soft, hard, force;
     const char **preferred;
     PyObject *names, *tuple;
     uint32_t count;
 
-    if (!PyArg_ParseTuple(object, "KIIpppKOIp", &timeout_ns, &work_class, &replicas, &replace,
-                          &soft, &hard, &ttl_ms, &names, &hold_ms, &force) ||
+    if (!PyArg_ParseTuple(object, "KIIpppKKOIp", &timeout_ns, &work_class, &replicas, &replace,
+                          &soft, &hard, &ttl_ms, &soft_pin_ms, &names, &hold_ms, &force) ||
         !yb_py_elements(call, names, &tuple, &count)) {
         return false;
     }
@@ -182,6 +183,7 @@ take_options(struct yb_py_call *call, PyObject *object, struct yb_client_call *o
     put->soft_pin = soft != 0;
     put->hard_pin = hard != 0;
     put->ttl_ms = ttl_ms;
+    put->soft_pin_ms = soft_pin_ms;
     put->preferred = count == 0 ? NULL : preferred;
     return preferred != NULL;
 }

@@ -75,14 +75,19 @@ def _nanoseconds(seconds: Optional[float]) -> int:
     return max(1, int(seconds * 1e9))
 
 
+def _milliseconds(seconds: Optional[float]) -> int:
+    """0, which is no limit, for None."""
+    return 0 if seconds is None else max(1, int(seconds * 1000))
+
+
 def _options(timeout: Optional[float] = None, work_class: str = "throughput", replicas: int = 1,
              replace: bool = False, soft_pin: bool = False, hard_pin: bool = False,
              ttl: Optional[float] = None, preferred: Sequence[str] = (), hold: float = 0.0,
-             force: bool = False) -> tuple:
+             force: bool = False, soft_pin_ttl: Optional[float] = None) -> tuple:
     if work_class not in _CLASSES:
         raise ValueError(f"work_class is one of {', '.join(_CLASSES)}, not {work_class!r}")
     return (_nanoseconds(timeout), _CLASSES[work_class], replicas, replace, soft_pin, hard_pin,
-            0 if ttl is None else max(1, int(ttl * 1000)), tuple(preferred), int(hold * 1000),
+            _milliseconds(ttl), _milliseconds(soft_pin_ttl), tuple(preferred), int(hold * 1000),
             force)
 
 
@@ -256,7 +261,8 @@ class Store:
 
     def put(self, key: Key, value: Any, **options: Any) -> bool:
         """Whether the value is new: False when the key has one already, which stays. Options:
-        timeout, work_class, replicas, replace, soft_pin, hard_pin, ttl, preferred."""
+        timeout, work_class, replicas, replace, soft_pin, soft_pin_ttl, hard_pin, ttl, preferred.
+        A soft pin ends when nobody has read the block for soft_pin_ttl seconds."""
         result, = self.put_many({key: value}, **options)
         if result.status == "EXISTS":
             return False

@@ -5,7 +5,7 @@
 /* clang-format off */
 #include "node/wire/node_wire.h"
 
-_Static_assert(60 + 4 == YB_WIRE_PUT_ITEM_BYTES, "no gap in put_item");
+_Static_assert(64 + 8 == YB_WIRE_PUT_ITEM_BYTES, "no gap in put_item");
 _Static_assert(8 + 8 == YB_WIRE_PULL_SOURCE_BYTES, "no gap in pull_source");
 _Static_assert(12 + 4 == YB_WIRE_PUT_ANSWER_BYTES, "no gap in put_answer");
 _Static_assert(51 + 5 == YB_WIRE_GET_ITEM_BYTES, "no gap in get_item");
@@ -36,7 +36,7 @@ _Static_assert(20 + 4 == YB_WIRE_HOLDS_BYTES, "no gap in holds");
 _Static_assert(32 + 8 == YB_WIRE_COPIES_BYTES, "no gap in copies");
 _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWERS_BYTES, "no gap in copy_answers");
 _Static_assert(24 + 8 == YB_WIRE_FETCH_BLOCK_BYTES, "no gap in fetch_block");
-_Static_assert(62 + 2 == YB_WIRE_FETCHED_BLOCK_BYTES, "no gap in fetched_block");
+_Static_assert(64 + 8 == YB_WIRE_FETCHED_BLOCK_BYTES, "no gap in fetched_block");
 _Static_assert(16 + 8 == YB_WIRE_LIST_QUESTION_BYTES, "no gap in list_question");
 _Static_assert(16 + 8 == YB_WIRE_LISTING_BYTES, "no gap in listing");
 _Static_assert(16 + 8 == YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES, "no gap in remove_unheld_answer");
@@ -2306,6 +2306,7 @@ yb_wire_fetched_block_load(const uint8_t *bytes, struct yb_wire_fetched_block *o
     out->checked = yb_wire_get_u8(bytes + 55);
     out->key = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 56)};
     out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 60)};
+    out->soft_pin_ms = yb_wire_get_u64(bytes + 64);
 }
 
 static inline void
@@ -2324,6 +2325,7 @@ yb_wire_fetched_block_store(const struct yb_wire_fetched_block *value, uint8_t *
     yb_wire_put_u32(bytes + 56, value->key.length);
     yb_wire_put_u16(bytes + 60, value->tenant.length);
     memset(bytes + 62, 0, 2);
+    yb_wire_put_u64(bytes + 64, value->soft_pin_ms);
 }
 
 static bool

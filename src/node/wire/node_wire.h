@@ -48,7 +48,7 @@ const char *yb_wire_node_type_name(uint32_t value);
 
 /* One block to put. */
 enum {
-    YB_WIRE_PUT_ITEM_BYTES = 64,
+    YB_WIRE_PUT_ITEM_BYTES = 72,
     YB_WIRE_PUT_ITEM_AT_HASH = 0,
     YB_WIRE_PUT_ITEM_AT_SIZE = 16,
     YB_WIRE_PUT_ITEM_AT_TTL_MS = 24,
@@ -61,6 +61,7 @@ enum {
     YB_WIRE_PUT_ITEM_AT_REPLICAS = 58,
     YB_WIRE_PUT_ITEM_AT_MODE = 59,
     YB_WIRE_PUT_ITEM_AT_EPOCH = 60,
+    YB_WIRE_PUT_ITEM_AT_SOFT_PIN_MS = 64,
 };
 
 struct yb_wire_put_item {
@@ -79,6 +80,8 @@ struct yb_wire_put_item {
     /* Of the directory that it was announced to. With several replicas: a later directory, which
      * may not know that another one was granted, does not grant this one. */
     uint32_t epoch;
+    /* Of a soft pin: it ends when nobody has used the block for so long; 0: it does not end. */
+    uint64_t soft_pin_ms;
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -97,6 +100,7 @@ yb_wire_put_item_load(const uint8_t *bytes, struct yb_wire_put_item *out)
     out->replicas = yb_wire_get_u8(bytes + 58);
     out->mode = yb_wire_get_u8(bytes + 59);
     out->epoch = yb_wire_get_u32(bytes + 60);
+    out->soft_pin_ms = yb_wire_get_u64(bytes + 64);
 }
 
 static inline void
@@ -114,6 +118,7 @@ yb_wire_put_item_store(const struct yb_wire_put_item *value, uint8_t *bytes)
     yb_wire_put_u8(bytes + 58, value->replicas);
     yb_wire_put_u8(bytes + 59, value->mode);
     yb_wire_put_u32(bytes + 60, value->epoch);
+    yb_wire_put_u64(bytes + 64, value->soft_pin_ms);
 }
 
 /* A list of put_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -928,7 +933,7 @@ yb_wire_block_info_at(const struct yb_wire_block_info_list *list, uint32_t index
 /* Blocks to put, with their bytes behind the message. */
 enum {
     YB_WIRE_PUT_BYTES = 24,
-    YB_WIRE_PUT_BYTES_MAX = 139288,
+    YB_WIRE_PUT_BYTES_MAX = 140312,
     YB_WIRE_PUT_ITEMS_MAX = 128,
     YB_WIRE_PUT_KEYS_MAX = 131072,
     YB_WIRE_PUT_AT_WRITE = 0,
@@ -958,7 +963,7 @@ YB_CHECKED enum yb_status yb_wire_put_decode(const uint8_t *bytes, size_t length
  * them. */
 enum {
     YB_WIRE_PUT_PULL_BYTES = 40,
-    YB_WIRE_PUT_PULL_BYTES_MAX = 204903,
+    YB_WIRE_PUT_PULL_BYTES_MAX = 205927,
     YB_WIRE_PUT_PULL_ITEMS_MAX = 128,
     YB_WIRE_PUT_PULL_SOURCES_MAX = 4096,
     YB_WIRE_PUT_PULL_ENGINE_MAX = 63,
@@ -1373,8 +1378,8 @@ YB_CHECKED enum yb_status yb_wire_fetch_block_decode(const uint8_t *bytes, size_
 
 /* All there is to know of a block; its value follows. */
 enum {
-    YB_WIRE_FETCHED_BLOCK_BYTES = 64,
-    YB_WIRE_FETCHED_BLOCK_BYTES_MAX = 1152,
+    YB_WIRE_FETCHED_BLOCK_BYTES = 72,
+    YB_WIRE_FETCHED_BLOCK_BYTES_MAX = 1160,
     YB_WIRE_FETCHED_BLOCK_KEY_MAX = 1024,
     YB_WIRE_FETCHED_BLOCK_TENANT_MAX = 64,
     YB_WIRE_FETCHED_BLOCK_AT_SIZE = 0,
@@ -1390,6 +1395,7 @@ enum {
     YB_WIRE_FETCHED_BLOCK_AT_KEY = 56,
     YB_WIRE_FETCHED_BLOCK_AT_TENANT = 60,
     YB_WIRE_FETCHED_BLOCK_AT_RESERVED = 62,
+    YB_WIRE_FETCHED_BLOCK_AT_SOFT_PIN_MS = 64,
 };
 
 struct yb_wire_fetched_block {
@@ -1405,6 +1411,7 @@ struct yb_wire_fetched_block {
     uint8_t checked; /* 1: `checksum` is known. */
     struct yb_wire_blob key; /* The full key. */
     struct yb_wire_text tenant; /* Whose it is. */
+    uint64_t soft_pin_ms; /* As in put_item. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
