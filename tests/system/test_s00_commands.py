@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that a newcomer types first: secret, serve, ping, demo."""
+"""The commands that a newcomer types first: secret, serve, ping, demo, simulate."""
 import glob
 import json
 import os
@@ -100,6 +100,32 @@ def _():
     expect(sum(row["bytes"] for row in gets) == found["bytes_verified"], str(found))
     expect(found["repaired"] > 0 and gets[2]["not_found"] == found["lost"], str(found))
     expect(set(glob.glob("/tmp/yuebing-demo.*")) <= before, "a folder was left behind")
+
+
+@case("policies of routing stand beside each other on a short trace, the same each time")
+def _():
+    with folder() as path:
+        made = run("trace", "gen", "--like", "toolagent", "--requests", "300", "--seed", "1")
+        expect(made.code == 0, made.err)
+        with open(path + "/trace", "w", encoding="ascii") as file:
+            file.write(made.out)
+        words = ["simulate", path + "/trace", "--instances", "4", "--load", "1,4", "--json"]
+        done = run(*words, "--routing", "ready,random")
+        expect(done.code == 0, done.err)
+        rows = done.json()["rows"]
+        expect([(row["routing"], row["load"]) for row in rows] ==
+               [("ready", 1), ("random", 1), ("ready", 4), ("random", 4)], str(rows))
+        figures = ("ttft_mean_s", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s", "tpot_mean_ms",
+                   "tpot_p99_ms", "hit", "peer")
+        for row in rows:
+            expect(set(row) == {"routing", "load", *figures}, str(row))
+            expect(row["ttft_p50_s"] <= row["ttft_p95_s"] <= row["ttft_p99_s"], str(row))
+            expect(0 < row["hit"] < 1 and 0 <= row["peer"] <= row["hit"], str(row))
+        expect(rows[0]["ttft_mean_s"] < rows[1]["ttft_mean_s"], f"no better than dice: {rows}")
+        expect(rows[1]["ttft_mean_s"] < rows[3]["ttft_mean_s"], f"load costs nothing: {rows}")
+        expect(run(*words, "--routing", "ready,random").out == done.out, "another answer")
+        done = run(*words, "--routing", "dice")
+        expect(done.code == 2 and "dice" in done.err and "mooncake" in done.err, done.err)
 
 
 main()
