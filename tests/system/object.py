@@ -23,19 +23,24 @@ import xml.sax.saxutils
 
 from yuebing import DEADLINE_S, Skipped
 
-DRIVER = os.environ["YUEBING_OBJECT_DRIVER"]
 KEY, SECRET = "testkey", "testsecret"
+
+
+def sign_with(environment, key=KEY, secret=SECRET):
+    """Let what runs in this environment sign with this key, and with nothing of the machine's."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
+        environment.pop(name, None)
+    environment.update(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret)
+    return environment
 
 
 class Driver:
     """tests/system/object_driver.c: one command, one answer."""
 
     def __init__(self, url, *options, key=KEY, secret=SECRET):
-        environment = dict(os.environ, AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret)
-        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
-            environment.pop(name, None)
-        self.process = subprocess.Popen([DRIVER, url, *options], stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, env=environment)
+        self.process = subprocess.Popen(
+            [os.environ["YUEBING_OBJECT_DRIVER"], url, *options], stdin=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, env=sign_with(dict(os.environ), key, secret))
 
     def __enter__(self):
         return self

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The object tier and its services: one that misbehaves on order, and a real one (SeaweedFS)."""
-from object import Driver, Played, Real
-from yuebing import case, expect, main
+import os
+
+from object import Driver, Played, Real, sign_with
+from store import LEASE_MS, Client, Role
+from yuebing import LONG, SLOWER, case, expect, folder, main, until
 
 QUICK = ("pause_ns=1000000", "aside_ns=20000000", "attempt_timeout_ns=3000000000")
 
@@ -108,38 +111,100 @@ def _():
         same(driver("batch load 0 1200 64 5"), "1200 OK")
 
 
-@case("a real service: blocks of all sizes, restarts, kills, flushes, in both layouts")
+# ---- a real service -------------------------------------------------------------------------
+
+# Of every kind of request: nothing, a byte, chunks and a bit, and parts (from 16 MiB on).
+BLOCKS = {"k:0-9": 5000, "k:10-59": 5000, "none:0-0": 0, "byte:0-0": 1, "chunks:0-4": 65537,
+          "parts:0-0": (16 << 20) + 4097}
+COUNT = 68
+
+
+def serve(service, where, layout):
+    return Role("--memory", "64m", "--directory-lease-ms", str(LEASE_MS), "--name", "n",
+                "--object-store", service.url.replace("/p?", f"/{layout}?"),
+                "--node-object-layout", layout,
+                "--cluster-file", os.path.join(where, "cluster"), command="serve").begin()
+
+
+def stored(role, count):
+    until(lambda: role.metric("yuebing_node_stored_total") >= count, f"{count} blocks are there",
+          60 * SLOWER)
+
+
+def whole(client, gone=()):
+    """Each block that is not gone becomes known, and all its bytes are right."""
+    for keys, size in BLOCKS.items():
+        if keys not in gone:
+            until(lambda k=keys: set(client.exist(k, ms=10000 * SLOWER).counted) == {"OK"},
+                  f"{keys} are known", 60 * SLOWER)
+            client.get(keys, bytes=size, version=1, ms=30000 * SLOWER).all("OK")
+    for keys in gone:
+        client.exist(keys).all("NOT_FOUND")
+
+
+def survives(service, layout):
+    gone = ("k:0-9", "chunks:0-4")
+    with folder() as where:
+        one = serve(service, where, layout)
+        with Client(one.address) as a:
+            for keys, size in BLOCKS.items():
+                a.put(keys, bytes=size, ms=30000 * SLOWER).all("OK")
+            stored(one, COUNT)
+        expect(one.stop() == 0, "it stops")
+        two = serve(service, where, layout)
+        with Client(two.address) as a:
+            whole(a)
+            for keys in gone:
+                a.remove(keys, ms=30000 * SLOWER).all("OK")
+            a.put("late:0-4", bytes=3000).all("OK")
+            stored(two, 5)
+        two.kill()
+        with serve(service, where, layout) as three, Client(three.address) as a:
+            whole(a, gone)
+            until(lambda: a.exist("late:0-4").counted["OK"] == 5, "the last ones are known")
+            a.get("late:0-4", bytes=3000, version=1).all("OK")
+
+
+def serves(service):
+    """Blocks of all sizes, restarts, kills, flushes, in both layouts; who may not come in."""
+    for layout in (), ("packed=1",):
+        url = service.url.replace("/p?", f"/{len(layout)}?")
+        with Driver(url, "concurrency=16", *layout) as driver:
+            started(driver)
+            for number, size in enumerate((0, 1, 65536, 200001, 20000000)):
+                same(driver(f"store {number} 5 {size}"), "OK", size)
+                same(driver(f"load {number} 0 {size}"), "OK", size)
+            same(driver("load 4 5 1000000 7000000"), "OK", "a range")
+            same(driver("batch store 100 60 4096 7"), "60 OK")
+            same(driver("batch load 100 60 4096 7"), "60 OK")
+            same(driver("kill 100 7"), "OK")
+            same(driver("stop"), "ok")
+            started(driver, 64)
+            same(driver("load 100 0 4096"), "NOT_FOUND")
+            same(driver("batch load 101 59 4096 7"), "59 OK")
+            same(driver("load 4 0 20000000"), "OK")
+            same(driver("flush 2"), "OK")
+            same(driver("load 4 0 20000000"), "NOT_FOUND")
+            same(driver("stop"), "ok")
+            started(driver)
+    for key, secret, name, word in (("testkey", "wrong", "bucket", "secret"),
+                                    ("nobody", "testsecret", "bucket", "no such key"),
+                                    ("testkey", "testsecret", "elsewhere", "create")):
+        url = service.url.replace("s3://bucket", f"s3://{name}")
+        with Driver(url, *QUICK, key=key, secret=secret) as driver:
+            same(driver("start"), "ok")
+            why = driver("aside")
+            expect(word in why and "wrong" not in why and "testsecret" not in why, why)
+            same(driver("store 1 5 100"), "UNREACHABLE")
+
+
+@case("a real service: a tier over it, and a node, whose blocks are there after whatever ended it")
 def _():
+    sign_with(os.environ)
     with Real() as service:
-        for layout in (), ("packed=1",):
-            url = service.url.replace("/p?", f"/{len(layout)}?")
-            with Driver(url, "concurrency=16", *layout) as driver:
-                started(driver)
-                for number, size in enumerate((0, 1, 65536, 200001, 20000000)):
-                    same(driver(f"store {number} 5 {size}"), "OK", size)
-                    same(driver(f"load {number} 0 {size}"), "OK", size)
-                same(driver("load 4 5 1000000 7000000"), "OK", "a range")
-                same(driver("batch store 100 60 4096 7"), "60 OK")
-                same(driver("batch load 100 60 4096 7"), "60 OK")
-                same(driver("kill 100 7"), "OK")
-                same(driver("stop"), "ok")
-                started(driver, 64)
-                same(driver("load 100 0 4096"), "NOT_FOUND")
-                same(driver("batch load 101 59 4096 7"), "59 OK")
-                same(driver("load 4 0 20000000"), "OK")
-                same(driver("flush 2"), "OK")
-                same(driver("load 4 0 20000000"), "NOT_FOUND")
-                same(driver("stop"), "ok")
-                started(driver)
-        for key, secret, name, word in (("testkey", "wrong", "bucket", "secret"),
-                                        ("nobody", "testsecret", "bucket", "no such key"),
-                                        ("testkey", "testsecret", "elsewhere", "create")):
-            url = service.url.replace("s3://bucket", f"s3://{name}")
-            with Driver(url, *QUICK, key=key, secret=secret) as driver:
-                same(driver("start"), "ok")
-                why = driver("aside")
-                expect(word in why and "wrong" not in why and "testsecret" not in why, why)
-                same(driver("store 1 5 100"), "UNREACHABLE")
+        serves(service)
+        for layout in ("block", "packed") if LONG else ("block",):
+            survives(service, layout)
 
 
 main()

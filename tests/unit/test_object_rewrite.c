@@ -549,6 +549,40 @@ test_object_rewrite__a_pack_of_another_version_is_left_alone_with_its_kills(void
     (void)state;
 }
 
+static void
+test_object_rewrite__a_block_of_another_version_is_a_miss_and_stays(void **state)
+{
+    struct service service;
+    struct yb_tier_info info;
+    struct object *object = NULL;
+
+    setup(&service);
+    service.ground.options.layout = YB_OBJECT_LAYOUT_BLOCK;
+    restart(&service);
+    assert_int_equal(block_store(&service.ground, 0, GRANT, SIZE), YB_OK);
+    for (uint32_t i = 0; i < OBJECTS_MAX; i++) {
+        object = service.objects[i].name[0] != '\0' ? &service.objects[i] : object;
+    }
+    assert_non_null(object);
+    object->bytes[SIZE + 4] ^= 2;
+    assert_int_equal(block_load(&service.ground, 0, GRANT, SIZE), YB_NOT_FOUND);
+    assert_int_equal(service.ground.lost, 1);
+    settle(&service);
+    yb_tier_info(service.ground.tier, &info);
+    assert_int_equal(info.corrupt, 0);
+    assert_int_equal(count(&service, ""), 1);
+    object->bytes[SIZE + 4] ^= 2; /* Whoever knows the version still has it. */
+    restart(&service);
+    assert_int_equal(block_load(&service.ground, 0, GRANT, SIZE), YB_OK);
+    object->bytes[SIZE + 4] ^= 2;
+    assert_int_equal(block_load(&service.ground, 0, GRANT, SIZE), YB_NOT_FOUND);
+    assert_int_equal(block_kill(&service.ground, 0, GRANT), YB_OK); /* Removed, whoever wrote it. */
+    settle(&service);
+    assert_int_equal(count(&service, ""), 0);
+    fini(&service);
+    (void)state;
+}
+
 int
 main(void)
 {
@@ -559,6 +593,7 @@ main(void)
         cmocka_unit_test(test_object_rewrite__a_damaged_footer_goes_with_its_pack),
         cmocka_unit_test(
             test_object_rewrite__a_pack_of_another_version_is_left_alone_with_its_kills),
+        cmocka_unit_test(test_object_rewrite__a_block_of_another_version_is_a_miss_and_stays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "alloc_fault.h"
+#include "golden.h"
 #include "ssd_stage.h"
 #include "tier/ssd/format.h"
 
@@ -57,31 +58,6 @@ static const char golden_map[] = "88776655443322110000000000000000000001";
 
 static const uint8_t log_id[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-static uint8_t
-digit(char c)
-{
-    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
-/* Compare with golden bytes, and with zeros behind them. */
-static void
-check_golden(const void *bytes, size_t length, const char *golden)
-{
-    const uint8_t *at = bytes;
-    size_t count = strlen(golden) / 2;
-
-    for (size_t i = 0; i < length; i++) {
-        uint8_t want = 0;
-
-        if (i < count) {
-            want = (uint8_t)(digit(golden[2 * i]) << 4 | digit(golden[2 * i + 1]));
-        }
-        if (at[i] != want) {
-            fail_msg("byte %zu is %02x and should be %02x", i, at[i], want);
-        }
-    }
-}
-
 static struct yb_tier_record
 golden_values(void)
 {
@@ -116,7 +92,7 @@ test_ssd_format__records_and_footers_have_their_bytes(void **state)
 
     assert_int_equal(yb_ssd_head_units(&record), 2);
     yb_ssd_record_encode(&record, LIFE, UNIT, &sum, head);
-    check_golden(head, 2 * YB_SSD_UNIT_BYTES, golden_record);
+    golden_compare(head, 2 * YB_SSD_UNIT_BYTES, golden_record);
     assert_true(yb_ssd_record_decode(head, 2 * YB_SSD_UNIT_BYTES, LIFE, &view));
     assert_int_equal(view.unit, UNIT);
     assert_false(yb_ssd_record_decode(head, 2 * YB_SSD_UNIT_BYTES, LIFE + 1, &view));
@@ -124,7 +100,7 @@ test_ssd_format__records_and_footers_have_their_bytes(void **state)
     yb_ssd_page_init(page, LIFE, 2);
     assert_true(yb_ssd_page_add(page, &record, UNIT));
     yb_ssd_page_seal(page);
-    check_golden(page, sizeof page, golden_page);
+    golden_compare(page, sizeof page, golden_page);
     assert_true(yb_ssd_page_check(page, LIFE, 2));
     assert_true(yb_ssd_page_next(page, &offset, &view));
     assert_int_equal(view.record.grant, record.grant);
@@ -146,13 +122,13 @@ test_ssd_format__segments_and_the_superblock_have_their_bytes(void **state)
 
     memcpy(header.log, log_id, sizeof log_id);
     yb_ssd_header_encode(&header);
-    check_golden(&header, sizeof header, golden_header);
+    golden_compare(&header, sizeof header, golden_header);
     assert_true(yb_ssd_header_check(&header, log_id, 3));
     yb_ssd_trailer_encode(&trailer);
-    check_golden(&trailer, sizeof trailer, golden_trailer);
+    golden_compare(&trailer, sizeof trailer, golden_trailer);
 
     yb_ssd_map_set(map, LIFE, UNIT);
-    check_golden(map, sizeof map, golden_map);
+    golden_compare(map, sizeof map, golden_map);
     assert_true(yb_ssd_map_get(map, LIFE, UNIT));
     assert_false(yb_ssd_map_get(map, LIFE + 1, UNIT));
 
@@ -165,7 +141,7 @@ test_ssd_format__segments_and_the_superblock_have_their_bytes(void **state)
     }
     memcpy(super.bytes + sizeof super.super, &row, sizeof row);
     yb_ssd_super_encode(&super.super);
-    check_golden(super.bytes, sizeof super.bytes, golden_super);
+    golden_compare(super.bytes, sizeof super.bytes, golden_super);
     assert_int_equal(yb_ssd_super_check(&super.super, sizeof super), YB_OK);
 }
 

@@ -101,7 +101,7 @@ uint64_t yb_object_index_bytes(const struct yb_object_index *index);
 
 /* An upload of it may still be under way somewhere: its DELETE alone is no end. */
 #define YB_OBJECT_BLOCK_DOUBT 0x1000u
-/* Of what is GONE: its object is not there any more, ... */
+/* Of what is GONE: its object is not there any more, or not ours to delete, ... */
 #define YB_OBJECT_BLOCK_DELETED 0x1000u
 /* ... there is a kill object, ... */
 #define YB_OBJECT_BLOCK_MARKED 0x2000u

@@ -207,18 +207,23 @@ plan(struct work *work, struct flight *flight)
     request->bytes.tail = (struct iovec){flight->record, work->record_bytes};
 }
 
-/* What the medium does not have, or has wrong, is dropped. */
+/* What the medium does not have, or has wrong, is dropped. An object of another version is a miss,
+ * and not ours to delete; a pack is of one version, so that there it is damage. */
 void
 yb_object_load_drop(struct work *work, enum yb_status why)
 {
     struct object_tier *object = work->tier;
     struct yb_object_block *block =
         yb_object_index_find(object->index, load_of(work)->hash, work->name.grant);
+    bool foreign = why == YB_VERSION && work->pack == YB_OBJECT_NO_PACK;
 
-    why = why == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT;
+    why = foreign || why == YB_NOT_FOUND ? YB_NOT_FOUND : YB_CORRUPT;
     object->info.corrupt += why == YB_CORRUPT;
     if (block != NULL && yb_object_block_state_of(block) == YB_OBJECT_BLOCK_RESIDENT) {
         yb_object_drop(object, block);
+        if (foreign) {
+            yb_object_block_set(block, YB_OBJECT_BLOCK_DELETED);
+        }
         yb_object_tell_lost(object, load_of(work)->hash, work->name.grant, why);
     }
     yb_object_work_end(work, why);
