@@ -323,28 +323,42 @@ is_gathered(const struct stream *stream, struct yb_id hash)
     return false;
 }
 
-/* Decide what the index is asked for a put. False: all grants of the epoch are used up. */
+/* Whether another replica of this put may have been granted, though nobody remembers it: seen,
+ * and removed or replaced since, it would be back with this one (RULES A7, B5). */
 static bool
+may_have_been(struct stream *stream, const struct yb_wire_publish_item *item, bool announced)
+{
+    return item->replicas > 1 && item->write != 0 && !announced &&
+           !yb_writes_complete(stream->directory->writes, stream->now_ns);
+}
+
+/* Decide what the index is asked for a put. NO_SPACE: all grants of the epoch are used up. STALE:
+ * it is refused, and its writer has to announce it again. */
+static enum yb_status
 plan_put(struct stream *stream, const struct yb_wire_publish_item *item, struct yb_index_op *op)
 {
     struct yb_directory *directory = stream->directory;
     struct yb_writes_name name = write_name(stream, item);
-    struct yb_writes_found found;
+    struct yb_writes_found found = {.grant = 0};
+    bool remembered =
+        item->write != 0 && yb_writes_find(directory->writes, &name, stream->now_ns, &found);
 
-    if (item->write != 0 && yb_writes_find(directory->writes, &name, stream->now_ns, &found) &&
-        found.grant != 0) {
+    if (found.grant != 0) {
         stream->known[stream->gathered] = true;
         op->kind = YB_INDEX_ADD;
         op->grant = found.grant;
-        return true;
+        return YB_OK;
+    }
+    if (may_have_been(stream, item, remembered)) {
+        return YB_STALE;
     }
     if (!yb_grant_next(&directory->last_grant)) {
-        return false;
+        return YB_NO_SPACE;
     }
     op->kind = item->mode == YB_WIRE_MODE_REPLACE ? YB_INDEX_REPLACE : YB_INDEX_CREATE;
     op->grant = directory->last_grant;
     op->flags = (uint16_t)(op->flags & ~YB_INDEX_VERSIONED);
-    return true;
+    return YB_OK;
 }
 
 /* Decide whether the node's word on what it holds from before is to be heard. What is known of a
@@ -378,6 +392,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     struct yb_directory *directory = stream->directory;
     uint32_t at;
     struct yb_index_op *op;
+    enum yb_status status;
 
     if (stream->gathered == YB_DIRECTORY_CHUNK || is_gathered(stream, item->hash)) {
         apply(stream);
@@ -407,15 +422,14 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
         op->kind = YB_INDEX_ADD;
     } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
-        enum yb_status status = inventory_counts(stream, item);
-
+        status = inventory_counts(stream, item);
         op->kind = YB_INDEX_INVENTORY;
         if (status != YB_OK) {
             answer(stream, place, status, 0, 0);
             return;
         }
-    } else if (!plan_put(stream, item, op)) {
-        answer(stream, place, YB_NO_SPACE, 0, 0);
+    } else if ((status = plan_put(stream, item, op)) != YB_OK) {
+        answer(stream, place, status, 0, 0);
         return;
     }
     stream->seen[seen_bit(item->hash) / 64] |= UINT64_C(1) << seen_bit(item->hash) % 64;

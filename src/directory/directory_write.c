@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* An announcement is forgotten after a multiple of what its writer expects, within these. */
+/* Others wait for an announced write for a multiple of what its writer expects, within these. */
 #define INTENT_PATIENCE 4u
 #define INTENT_MIN_NS   (200 * YB_NS_PER_MS)
 #define INTENT_MAX_NS   (30 * YB_NS_PER_S)
@@ -33,7 +33,12 @@ announce(struct yb_directory *directory, const struct yb_writes_name *name, uint
     }
     patience_ns = patience_ns > INTENT_MIN_NS ? patience_ns : INTENT_MIN_NS;
     patience_ns = patience_ns < INTENT_MAX_NS ? patience_ns : INTENT_MAX_NS;
-    yb_writes_announce(directory->writes, name, now_ns, now_ns + expected_ns, now_ns + patience_ns);
+    yb_writes_announce(directory->writes, name, now_ns,
+                       &(struct yb_writes_times){
+                           .eta_ns = now_ns + expected_ns,
+                           .patience_ns = now_ns + patience_ns,
+                           .expires_ns = now_ns + YB_DIRECTORY_WRITE_KEPT_NS,
+                       });
     out->status = (int32_t)YB_OK;
 }
 

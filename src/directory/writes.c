@@ -18,7 +18,7 @@ struct entry {
     struct yb_id hash;
     uint64_t write;
     uint64_t number; /* GRANTED: the grant; OPEN: when it may be done. */
-    uint64_t at_ns;
+    uint64_t at_ns;  /* GRANTED: when; OPEN: until then others wait for it. */
     uint64_t expires_ns;
     uint32_t next;  /* In its chain, the latest first; or in the list of free ones. */
     uint32_t older; /* In the list by age. */
@@ -250,7 +250,7 @@ found(const struct entry *entry)
         .write = entry->write,
         .grant = entry->granted ? entry->number : 0,
         .eta_ns = entry->granted ? 0 : entry->number,
-        .at_ns = entry->at_ns,
+        .at_ns = entry->granted ? entry->at_ns : 0,
     };
 }
 
@@ -275,8 +275,8 @@ yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *nam
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (!entry->granted && entry->expires_ns > now_ns && same_key(entry, name) &&
-            (name->write == 0 || entry->write != name->write)) {
+        if (!entry->granted && entry->at_ns > now_ns && entry->expires_ns > now_ns &&
+            same_key(entry, name) && (name->write == 0 || entry->write != name->write)) {
             *found_out = found(entry);
             return true;
         }
@@ -307,14 +307,14 @@ yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name
 
 void
 yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
-                   uint64_t eta_ns, uint64_t expires_ns)
+                   const struct yb_writes_times *times)
 {
     struct entry *entry = touch(writes, name, now_ns);
 
     if (!entry->granted) {
-        entry->at_ns = now_ns;
-        entry->number = eta_ns;
-        entry->expires_ns = expires_ns;
+        entry->at_ns = times->patience_ns;
+        entry->number = times->eta_ns;
+        entry->expires_ns = times->expires_ns;
     }
 }
 

@@ -5,7 +5,8 @@
  * A *write* is one put of one key: its id is the writer's and the same at every node that gets a
  * replica. It is remembered from its announcement, or its first publication, until some time after
  * its grant: so a second replica, and a publication that is sent again, get the same grant (RULES
- * A7, B5), a second writer hears that somebody is at it, and a reader when it may be there.
+ * A7, B5), a second writer hears that somebody is at it, and a reader when it may be there. Others
+ * wait for an OPEN one for a while only; longer than that it is known not to have been granted.
  *
  *     (unknown) --announce--> OPEN --granted--> GRANTED --> (forgotten)
  *                               +-- expiry, forget --> (forgotten)
@@ -42,7 +43,7 @@ struct yb_writes_found {
     uint64_t write;
     uint64_t grant;  /* 0: OPEN. */
     uint64_t eta_ns; /* OPEN: when it may be done. */
-    uint64_t at_ns;  /* When it was announced, or granted. */
+    uint64_t at_ns;  /* GRANTED: when. */
 };
 
 /* Fails with INVALID (`writes_max` is 0 or above YB_WRITES_MAX) or NO_MEMORY. */
@@ -58,8 +59,8 @@ void yb_writes_prefetch(const struct yb_writes *writes, struct yb_id hash, bool 
 bool yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name,
                     uint64_t now_ns, struct yb_writes_found *found_out);
 
-/* Find an OPEN write of the key with another id than name->write (0: any): the one that was
- * announced last. */
+/* Find an OPEN write of the key with another id than name->write (0: any) that is worth waiting
+ * for: the one that was announced last. */
 bool yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name,
                      uint64_t now_ns, struct yb_writes_found *found_out);
 
@@ -67,10 +68,18 @@ bool yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name
 bool yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name,
                     uint64_t now_ns, struct yb_writes_found *found_out);
 
-/* Somebody is about to write; done by `eta_ns` perhaps, forgotten at `expires_ns`. Announcing an
- * OPEN write again prolongs it; a GRANTED one is left alone. */
+/* When a write that is announced is done, perhaps; how long others wait for it; and when it is
+ * forgotten. */
+struct yb_writes_times {
+    uint64_t eta_ns;
+    uint64_t patience_ns;
+    uint64_t expires_ns;
+};
+
+/* Somebody is about to write. Announcing an OPEN write again prolongs it; a GRANTED one is left
+ * alone. */
 void yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name,
-                        uint64_t now_ns, uint64_t eta_ns, uint64_t expires_ns);
+                        uint64_t now_ns, const struct yb_writes_times *times);
 
 /* A write was granted. */
 void yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t grant,

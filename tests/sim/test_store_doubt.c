@@ -4,7 +4,8 @@
  *   was refused, or can be asked of the one who knows, goes on until the deadline; what was granted
  *   and has ended is not put again (RULES A7, B5).
  * Method: tables of steps (store_steps.h) in which a connection breaks under a put, its node dies,
- *   its node has not heard of a flush, and its block is removed before its writer is answered.
+ *   its node has not heard of a flush, its block is removed before its writer is answered, and the
+ *   directory has forgotten it.
  */
 #include "../unit/unit.h"
 
@@ -15,6 +16,9 @@
 #define PLAY(nodes, clients, ...)                \
     ((void)state, store_play((nodes), (clients), \
                              (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}}))
+
+#define DO(world, ...) \
+    store_steps_do((world), (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}})
 
 /* A put by client 0 to node 1, which it is connected to, waits for a grant that cannot come. */
 #define PUT_WAITS                                                                    \
@@ -72,6 +76,91 @@ test_doubt__a_put_that_was_granted_and_removed_is_not_put_again(void **state)
          {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND});
 }
 
+/* ---- a directory that remembers few writes --------------------------------------------------- */
+
+static void
+remember_two(struct yb_directory_options *options)
+{
+    options->writes_max = 2;
+}
+
+static struct store_world *
+forgetful_begin(void)
+{
+    struct store_world *world = store_steps_begin(&(struct store_options){
+        .seed = unit_seed("store_doubt"),
+        .nodes = 2,
+        .clients = 2,
+        .tune_directory = remember_two,
+    });
+
+    /* Everybody is connected to everybody, and what was granted is forgotten. */
+    DO(world, {STEP_PUT, .key = 20, .value = 5, .node = 1},
+       {STEP_PUT, .key = 21, .value = 6, .node = 2},
+       {STEP_PUT, .client = 1, .key = 22, .value = 7, .node = 1},
+       {STEP_PUT, .client = 1, .key = 23, .value = 8, .node = 2});
+    return world;
+}
+
+/* Nothing of client 0 reaches the nodes from number `from` on. */
+static void
+hold_up(struct store_world *world, uint32_t from)
+{
+    for (uint32_t i = from; i < 2; i++) {
+        yb_sim_block(world->sim, store_client(world, 0)->host, store_node(world, i)->host, true);
+    }
+}
+
+/* Its first replica was granted, seen, removed and forgotten when its second one comes. */
+static void
+test_doubt__a_second_replica_of_a_forgotten_write_does_not_bring_it_back(void **state)
+{
+    struct store_world *world = forgetful_begin();
+
+    (void)state;
+    hold_up(world, 1);
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .replicas = 2, .as = 1, .deadline_ms = 20000},
+       {STEP_WAIT, .ms = 50}, {STEP_GET, .client = 1, .key = 1, .value = 77},
+       {STEP_REMOVE, .client = 1, .key = 1},
+       {STEP_PUT, .client = 1, .key = 2, .value = 5, .node = 1},
+       {STEP_PUT, .client = 1, .key = 3, .value = 6, .node = 1}, {STEP_OPEN, .as = 1},
+       {.kind = STEP_HEAL}, {STEP_ENDED, .as = 1}, {STEP_WAIT, .ms = 100},
+       {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+       {STEP_EXIST, .client = 1, .key = 1, .wanted = YB_NOT_FOUND});
+    store_steps_end(world);
+}
+
+/* It takes longer than others would wait for it, and is known not to have been granted. */
+static void
+test_doubt__a_slow_put_of_several_replicas_is_remembered_beside_forgotten_ones(void **state)
+{
+    struct store_world *world = forgetful_begin();
+
+    (void)state;
+    hold_up(world, 0);
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .replicas = 2, .as = 1, .deadline_ms = 20000},
+       {STEP_WAIT, .ms = 1000}, {STEP_OPEN, .as = 1}, {.kind = STEP_HEAL},
+       {STEP_ENDED, .as = 1, .ms = 1000}, {STEP_GET, .client = 1, .key = 1, .value = 77},
+       {STEP_HOLDS, .node = 1, .value = 3}, {STEP_HOLDS, .node = 2, .value = 3});
+    store_steps_end(world);
+}
+
+/* Nobody knows any more that it was announced: it is, once more, and goes on. */
+static void
+test_doubt__a_put_of_several_replicas_that_is_forgotten_is_announced_again(void **state)
+{
+    struct store_world *world = forgetful_begin();
+
+    (void)state;
+    hold_up(world, 0);
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .replicas = 2, .as = 1, .deadline_ms = 20000},
+       {STEP_WAIT, .ms = 50}, {STEP_PUT, .client = 1, .key = 2, .value = 5, .node = 1},
+       {STEP_PUT, .client = 1, .key = 3, .value = 6, .node = 1}, {STEP_OPEN, .as = 1},
+       {.kind = STEP_HEAL}, {STEP_ENDED, .as = 1}, {STEP_GET, .client = 1, .key = 1, .value = 77},
+       {STEP_HOLDS, .node = 1, .value = 5}, {STEP_HOLDS, .node = 2, .value = 3});
+    store_steps_end(world);
+}
+
 int
 main(void)
 {
@@ -80,6 +169,11 @@ main(void)
         cmocka_unit_test(test_doubt__a_put_whose_node_dies_is_in_doubt_at_once),
         cmocka_unit_test(test_doubt__a_put_to_a_node_that_has_not_heard_of_a_flush_waits_for_that),
         cmocka_unit_test(test_doubt__a_put_that_was_granted_and_removed_is_not_put_again),
+        cmocka_unit_test(test_doubt__a_second_replica_of_a_forgotten_write_does_not_bring_it_back),
+        cmocka_unit_test(
+            test_doubt__a_slow_put_of_several_replicas_is_remembered_beside_forgotten_ones),
+        cmocka_unit_test(
+            test_doubt__a_put_of_several_replicas_that_is_forgotten_is_announced_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

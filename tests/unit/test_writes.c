@@ -25,6 +25,17 @@ writes_new(uint32_t writes_max)
     return writes;
 }
 
+/* Others wait for it as long as it is remembered. */
+static void
+announce(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+         uint64_t eta_ns, uint64_t expires_ns)
+{
+    struct yb_writes_times times = {
+        .eta_ns = eta_ns, .patience_ns = expires_ns, .expires_ns = expires_ns};
+
+    yb_writes_announce(writes, name, now_ns, &times);
+}
+
 static void
 test_writes__the_first_writer_is_seen_by_others_and_not_by_itself(void **state)
 {
@@ -37,7 +48,7 @@ test_writes__the_first_writer_is_seen_by_others_and_not_by_itself(void **state)
 
     (void)state;
     stranger.tenant = 4;
-    yb_writes_announce(writes, &first, 100, 500, 1000);
+    announce(writes, &first, 100, 500, 1000);
     assert_false(yb_writes_other(writes, &first, 200, &found));
     assert_false(yb_writes_other(writes, &stranger, 200, &found));
     assert_true(yb_writes_other(writes, &second, 200, &found));
@@ -50,7 +61,7 @@ test_writes__the_first_writer_is_seen_by_others_and_not_by_itself(void **state)
     assert_true(yb_writes_find(writes, &first, 400, &found));
     assert_int_equal(found.grant, 77);
     assert_false(yb_writes_find(writes, &second, 400, &found));
-    yb_writes_announce(writes, &first, 500, 600, 700); /* Changes nothing: it has its grant. */
+    announce(writes, &first, 500, 600, 700); /* Changes nothing: it has its grant. */
     assert_true(yb_writes_find(writes, &first, 1500, &found));
     assert_int_equal(found.grant, 77);
     yb_writes_forget(writes, &first);
@@ -59,6 +70,27 @@ test_writes__the_first_writer_is_seen_by_others_and_not_by_itself(void **state)
     assert_int_equal(found.grant, 77);
     yb_writes_destroy(&writes);
     assert_null(writes);
+}
+
+/* Whether a write was announced and not granted is known longer than others wait for it. */
+static void
+test_writes__one_that_takes_long_is_not_waited_for_and_not_forgotten(void **state)
+{
+    struct yb_writes *writes = writes_new(4);
+    struct yb_writes_times times = {.eta_ns = 10, .patience_ns = 20, .expires_ns = 100};
+    struct yb_writes_name slow = name_of(1, 10);
+    struct yb_writes_name other = name_of(1, 11);
+    struct yb_writes_found found;
+
+    (void)state;
+    yb_writes_announce(writes, &slow, 1, &times);
+    assert_true(yb_writes_other(writes, &other, 19, &found));
+    assert_false(yb_writes_other(writes, &other, 20, &found));
+    yb_writes_expire(writes, 99, 4);
+    assert_true(yb_writes_find(writes, &slow, 99, &found));
+    assert_int_equal(found.grant, 0);
+    assert_false(yb_writes_find(writes, &slow, 100, &found));
+    yb_writes_destroy(&writes);
 }
 
 static void
@@ -71,15 +103,15 @@ test_writes__when_the_table_is_full_the_oldest_goes(void **state)
     for (uint8_t i = 0; i < 4; i++) {
         struct yb_writes_name name = name_of(i, i + 1u);
 
-        yb_writes_announce(writes, &name, 0, 10, 100);
+        announce(writes, &name, 0, 10, 100);
     }
     {
         struct yb_writes_name oldest = name_of(0, 1);
         struct yb_writes_name second = name_of(1, 2);
         struct yb_writes_name fresh = name_of(9, 9);
 
-        yb_writes_announce(writes, &oldest, 5, 10, 100); /* Touched: now the second is oldest. */
-        yb_writes_announce(writes, &fresh, 6, 10, 100);
+        announce(writes, &oldest, 5, 10, 100); /* Touched: now the second is oldest. */
+        announce(writes, &fresh, 6, 10, 100);
         assert_int_equal(yb_writes_count(writes), 4);
         assert_true(yb_writes_find(writes, &oldest, 7, &found));
         assert_true(yb_writes_find(writes, &fresh, 7, &found));
@@ -100,7 +132,7 @@ test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to(void **state)
 
     (void)state;
     yb_writes_granted(writes, &names[0], 70, 5, 100);
-    yb_writes_announce(writes, &names[1], 6, 10, 300);
+    announce(writes, &names[1], 6, 10, 300);
     assert_true(yb_writes_complete(writes, 6));
     yb_writes_granted(writes, &names[2], 71, 7, 200); /* In the place of the first. */
     assert_false(yb_writes_complete(writes, 7));
@@ -143,7 +175,7 @@ test_writes__a_walk_agrees_with_a_plain_table(void **state)
         }
         switch (unit_random(&random) % 5) {
         case 0:
-            yb_writes_announce(writes, &name, now_ns, now_ns + 5, now_ns + 20);
+            announce(writes, &name, now_ns, now_ns + 5, now_ns + 20);
             if (is->grant == 0) {
                 *is = (struct model){.known = true, .expires_ns = now_ns + 20};
             }
@@ -275,6 +307,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writes__the_first_writer_is_seen_by_others_and_not_by_itself),
+        cmocka_unit_test(test_writes__one_that_takes_long_is_not_waited_for_and_not_forgotten),
         cmocka_unit_test(test_writes__when_the_table_is_full_the_oldest_goes),
         cmocka_unit_test(test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to),
         cmocka_unit_test(test_writes__a_walk_agrees_with_a_plain_table),

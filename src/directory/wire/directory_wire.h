@@ -484,11 +484,12 @@ enum {
 
 struct yb_wire_grant_answer {
     uint64_t grant; /* OK: the block's grant; EXISTS: the winner's. */
-    /* OK; EXISTS; IN_PROGRESS (another write is granted first); STALE (an older flush epoch;
-     * with a grant: the write had that one, which has ended; of what comes again also: it was
-     * refused); IN_DOUBT (it comes again, and nobody remembers); REFUSED (add_replica: not that
-     * grant any more); NOT_FOUND (withdraw: it was not there, which is fine); LOST is FENCED
-     * (inventory: drop it); NO_SPACE (the directory is full); AGAIN (rebuilding: send it again). */
+    /* OK; EXISTS; IN_PROGRESS (another write is granted first); STALE (an older flush epoch, or
+     * one of several replicas of a write that nobody remembers: it is refused; with a grant: the
+     * write had that one, which has ended; of what comes again also: it was refused); IN_DOUBT
+     * (it comes again, and nobody remembers); REFUSED (add_replica: not that grant any more);
+     * NOT_FOUND (withdraw: it was not there, which is fine); LOST is FENCED (inventory: drop
+     * it); NO_SPACE (the directory is full); AGAIN (rebuilding: send it again). */
     int32_t status;
     uint32_t flags; /* Hints. */
 };
