@@ -20,6 +20,7 @@ DRIVER = os.environ["YUEBING_STORE_DRIVER"]
 LEASE_MS = 3000 * SLOWER  # So that nobody loses it on a busy machine.
 LEASE_S = LEASE_MS / 1000.0
 MIB = 1 << 20
+TIERS = ("none", "device", "dram", "ssd", "object")  # As enum yb_client_tier has them.
 
 
 def spread(runs):
@@ -72,6 +73,11 @@ class Answer(dict):
     @property
     def replicas(self):
         return spread(self["replicas"])
+
+    @property
+    def tiers(self):
+        """Of a fetch: where each of them lay."""
+        return [TIERS[value] for value in spread(self["tiers"])]
 
     def sound(self):
         """What always holds: what was read is right, and no guard was touched."""
@@ -163,6 +169,9 @@ class Client:
 
     def get(self, keys, **words):
         return self.ask("get", keys=keys, **words)
+
+    def fetch(self, keys, **words):
+        return self.ask("fetch", keys=keys, **words)
 
     def exist(self, keys, **words):
         return self.ask("exist", keys=keys, **words)

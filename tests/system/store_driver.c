@@ -9,7 +9,8 @@
  *
  *     open c=0 directory=ADDR [tenant= secret= hints= no_shm=1 gate=1 prefill_ns= ms=]
  *     close c=0
- *     put|get|exist|remove|pin c=0 keys=SPEC [bytes=LIST] [version=N|any] ...  see batch_run()
+ *     put|get|exist|remove|pin|fetch c=0 keys=SPEC [bytes=LIST] [version=N|any] ...
+ *                                                see batch_run(); fetch waits for its end, too
  *     release c=0                                of what was pinned last
  *     submit id=N op=put ... / poll id=N / wait id=N ms= / cancel id=N / peek id=N / finish id=N
  *     loop id=N op= keys= threads= batch= ... / loops id=N / unloop id=N
@@ -119,12 +120,12 @@ index_of(const struct words *words, uint32_t max)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-enum op { OP_PUT, OP_GET, OP_EXIST, OP_REMOVE, OP_PIN, OP_NONE };
+enum op { OP_PUT, OP_GET, OP_EXIST, OP_REMOVE, OP_PIN, OP_FETCH, OP_NONE };
 
 static enum op
 op_of(const char *name)
 {
-    static const char *const names[] = {"put", "get", "exist", "remove", "pin"};
+    static const char *const names[] = {"put", "get", "exist", "remove", "pin", "fetch"};
 
     for (uint32_t i = 0; name != NULL && i < OP_NONE; i++) {
         if (strcmp(name, names[i]) == 0) {
@@ -159,6 +160,21 @@ call_of(const struct words *words, const char **preferred)
     return call;
 }
 
+/* Begin it and wait until all of it has ended. */
+static enum yb_status
+fetch(struct yb_client *client, struct yb_client_item *items, uint32_t count,
+      const struct yb_client_call *call)
+{
+    const struct yb_client_fetch_options options = {.struct_bytes = sizeof(options)};
+    yb_client_handle handle;
+    enum yb_status status = yb_client_fetch(client, items, count, call, &options, &handle);
+
+    if (status == YB_OK && (status = yb_client_wait(client, handle, UINT64_MAX)) == YB_OK) {
+        status = yb_client_finish(client, handle);
+    }
+    return status;
+}
+
 static enum yb_status
 call_client(struct yb_client *client, enum op op, struct yb_client_item *items, uint32_t count,
             const struct yb_client_call *call)
@@ -169,6 +185,7 @@ call_client(struct yb_client *client, enum op op, struct yb_client_item *items, 
     case OP_EXIST: return yb_client_exist(client, items, count, call);
     case OP_REMOVE: return yb_client_remove(client, items, count, call);
     case OP_PIN: return yb_client_pin(client, items, count, call);
+    case OP_FETCH: return fetch(client, items, count, call);
     default: return YB_INVALID;
     }
 }
@@ -183,7 +200,7 @@ prepare(struct buffers *buffers, const struct words *words, const struct keys *k
     buffers_make(buffers, words, keys, from, count);
     if (op == OP_PUT) {
         buffers_fill(buffers, words_number(words, "version", 1));
-    } else if (op == OP_GET) {
+    } else if (op == OP_GET || op == OP_FETCH) {
         buffers_blank(buffers);
     }
 }
@@ -194,7 +211,7 @@ judge(struct buffers *buffers, const struct words *words, enum op op)
 {
     const char *version = words_text(words, "version", "any");
 
-    if (op == OP_GET || op == OP_PIN) {
+    if (op == OP_GET || op == OP_PIN || op == OP_FETCH) {
         buffers_judge(buffers, op == OP_PIN,
                       strcmp(version, "any") == 0 ? VERSION_ANY : strtoull(version, NULL, 0));
     }

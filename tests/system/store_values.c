@@ -518,7 +518,7 @@ struct runs {
 };
 
 struct report {
-    struct runs statuses, sizes, versions, replicas;
+    struct runs statuses, sizes, versions, replicas, tiers;
     uint64_t count, bytes, wrong, broken, touched;
 };
 
@@ -563,6 +563,7 @@ report_add(struct report *report, const struct buffers *buffers)
         runs_add(&report->sizes, (int64_t)item->size);
         runs_add(&report->versions, (int64_t)buffers->versions[i]);
         runs_add(&report->replicas, item->replicas);
+        runs_add(&report->tiers, item->tier);
     }
 }
 
@@ -594,13 +595,15 @@ report_print(struct report *report, enum yb_status status, double ms, double lon
     print_runs("sizes", &report->sizes, false);
     print_runs("versions", &report->versions, false);
     print_runs("replicas", &report->replicas, false);
+    print_runs("tiers", &report->tiers, false);
     printf("}\n");
 }
 
 void
 report_free(struct report *report)
 {
-    struct runs *runs[] = {&report->statuses, &report->sizes, &report->versions, &report->replicas};
+    struct runs *runs[] = {&report->statuses, &report->sizes, &report->versions, &report->replicas,
+                           &report->tiers};
 
     for (uint32_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         free(runs[i]->values);

@@ -133,6 +133,29 @@ def sizes():
                 a.get(f"s{size}:0-2", bytes=size, version=1).all("OK")
 
 
+@case("a fetch brings what lies below memory, from the disk and from the object store")
+def fetched():
+    with folder() as where:
+        stores = {"ssd": ("--data-dir", os.path.join(where, "data"), "--node-ssd-bytes", "256m"),
+                  "object": ("--object-store", "file:" + os.path.join(where, "store"),
+                             "--cluster-file", os.path.join(where, "cluster"), "--name", "n")}
+        for tier, words in stores.items():
+            one = serve(*words)
+            with Client(one.address) as a:
+                a.put("k:0-99", bytes="5000,70000").all("OK")
+                stored(one, 100)
+            one.kill()
+            with serve(*words) as two, Client(two.address) as a:
+                known(a, "k:0-99", 100)
+                a.put("m:0-9", bytes="5000,70000").all("OK")
+                found = a.fetch("k:0-99,m:0-9,none:0-0", bytes="5000,70000", version=1,
+                                ms=30000 * SLOWER).each(*["OK"] * 110, "NOT_FOUND")
+                expect(found.tiers == [tier] * 100 + ["dram"] * 10 + ["none"], f"{found.tiers}")
+                expect(two.metric("yuebing_node_loaded_total") == 100, "each came up once")
+                again = a.fetch("k:0-99", bytes="5000,70000", ms=30000 * SLOWER).all("OK")
+                expect(set(again.tiers) == {"dram"}, f"they stay in memory: {again.tiers}")
+
+
 @case("kill -9 under load, again and again: nothing that was ended comes back, nothing is wrong")
 def kill_rounds():
     seed = int(os.environ.get("YUEBING_TEST_SEED", random.randrange(1 << 30)))
