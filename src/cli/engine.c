@@ -39,6 +39,9 @@ const struct yb_cli_option yb_cli_engine_options[] = {
     {"node", "NAME", "of the store's node beside it"},
     {"rack", "N", "where it stands"},
     {"no-store", NULL, "keep KV in its own memory alone"},
+    {"one-class", NULL, "stores in the class of loads: to show what classes bring"},
+    {"late-loads", NULL, "nothing is loaded ahead: to show what that brings"},
+    {"load-rate", "BYTES", "hold loads back to so many bytes per second: a slow link to the store"},
     {NULL, NULL, NULL},
 };
 
@@ -152,7 +155,7 @@ read_options(struct stand *stand)
     struct yb_engine_options *options = &stand->options;
     const char *scale = option_or(cli, "time-scale", "1");
     uint64_t gpus = 8, tokens = 512, bytes = 0, parts = 4, pool = 256, chunk = 2048;
-    uint64_t running = 256, rack = 0;
+    uint64_t running = 256, rack = 0, load_rate = 0;
     int mode = choose(cli, "mode", "coupled|disaggregated|time-sliced");
     int roles = choose(cli, "roles", "both|prefill|decode");
     char *end;
@@ -164,6 +167,7 @@ read_options(struct stand *stand)
         !yb_cli_option_number(cli, "pool", 1, 1u << 22, &pool) ||
         !yb_cli_option_number(cli, "chunk-tokens", 1, 1u << 20, &chunk) ||
         !yb_cli_option_number(cli, "running", 1, 4096, &running) ||
+        !yb_cli_option_number(cli, "load-rate", 1, 1ull << 40, &load_rate) ||
         !yb_cli_option_number(cli, "rack", 0, 1023, &rack)) {
         return YB_CLI_EXIT_REFUSED;
     }
@@ -187,6 +191,9 @@ read_options(struct stand *stand)
     options->pool_bytes = pool * options->block_bytes;
     options->chunk_tokens = (uint32_t)chunk;
     options->running_max = (uint32_t)running;
+    options->load_rate = (double)load_rate;
+    options->one_class = yb_cli_option(cli, "one-class") != NULL;
+    options->late_loads = yb_cli_option(cli, "late-loads") != NULL;
     stand->pool_blocks = (uint32_t)pool;
     stand->report.rack = (uint32_t)rack;
     return 0;
@@ -195,12 +202,13 @@ read_options(struct stand *stand)
 /* ---- starting -------------------------------------------------------------------------------- */
 
 static void
-on_ended(void *context, uint64_t decision, const struct yb_engine_outcome *outcome, bool first)
+on_ended(void *context, uint64_t decision, const struct yb_engine_outcome *outcome, bool first,
+         const struct yb_engine_verdicts *verdicts)
 {
     const struct stand *stand = context;
 
     if (stand->reporter != NULL) {
-        yb_engine_reporter_done(stand->reporter, decision, outcome, first);
+        yb_engine_reporter_done(stand->reporter, decision, outcome, first, verdicts);
     }
 }
 
@@ -230,6 +238,8 @@ start_reporter(struct stand *stand)
     stand->report.cost = scaled(&stand->options, stand->pool_blocks);
     stand->report.net_rate = 2000000000; /* Until loads were measured. */
     stand->report.load_rate = 8000000000;
+    stand->report.ssd_rate = 1000000000;
+    stand->report.object_rate = 500000000;
     status = yb_engine_reporter_create(&stand->report, &stand->reporter, why);
     if (status != YB_OK) {
         return fail(stand, status, why);

@@ -458,6 +458,12 @@ yb_engine_info(struct yb_engine *engine, struct yb_engine_info *info_out)
     }
     pool = yb_kv_pool_info(engine->pool);
     info_out->stores = engine->stores;
+    for (uint32_t i = 0; i <= YB_CLIENT_TIER_OBJECT; i++) {
+        const struct yb_engine_source *source = &engine->sources[i];
+
+        info_out->tier_busy_ns[i] +=
+            source->values > 0 ? yb_engine_now(engine) - source->since_ns : 0;
+    }
     yb_lock_release(&engine->lock);
     info_out->slots = pool.slots;
     info_out->slots_used = pool.used;

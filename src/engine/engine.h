@@ -78,6 +78,12 @@ struct yb_engine_options {
     uint64_t tpot_slo_ns;         /* time-sliced: the pace of answers; 0: 100 ms. */
     uint64_t load_timeout_ns;     /* What is not loaded by then is computed; 0: 30 s. */
     uint64_t held_ns;             /* How long a request is kept for another engine; 0: 30 s. */
+    double load_rate;             /* Bytes per second that loads are held back to, as if by a slow
+                                     link to the store; 0: they are not. */
+    bool one_class;               /* Stores are of their request's class, like loads: to show what
+                                     classes bring. */
+    bool late_loads;              /* Nothing is loaded while an older prompt is computed: to show
+                                     what loading ahead brings. */
     struct yb_client *client;     /* The store; NULL: own memory only. Borrowed. */
     struct yb_transfer *transfer; /* Borrowed. The engine's memory is allocated in it. */
     struct yb_engine_listener listener;
@@ -122,8 +128,10 @@ struct yb_engine_outcome {
     uint64_t last_ns;
     uint64_t predicted_ns; /* How long the load would take, as the store said; 0: nothing loaded. */
     uint64_t load_ns;      /* How long it took. */
-    uint64_t stall_ns;     /* How long computing waited for it. */
-    uint64_t compute_ns;   /* How long its prompt was computed. */
+    uint64_t arrived_ns;   /* When all that came of it was there; 0: nothing was to be loaded. */
+    uint32_t load_failures; /* Values that were found and did not come. */
+    uint64_t stall_ns;      /* How long computing waited for it. */
+    uint64_t compute_ns;    /* How long its prompt was computed. */
 };
 
 /* Sums over all requests, and what is there now. */
@@ -142,6 +150,9 @@ struct yb_engine_info {
     uint64_t prompt_tokens, device_tokens, loaded_tokens, pulled_tokens, computed_tokens;
     uint64_t answer_tokens;
     uint64_t tier_bytes[YB_CLIENT_TIER_OBJECT + 1];
+    uint64_t
+        tier_came_bytes[YB_CLIENT_TIER_OBJECT + 1];   /* Also for requests that have not ended. */
+    uint64_t tier_busy_ns[YB_CLIENT_TIER_OBJECT + 1]; /* While something was awaited there. */
     uint64_t pulled_bytes, stored_bytes, verified_bytes, wrong_bytes;
     uint64_t store_failures; /* Parts that the store did not take; that it has them is none. */
     uint64_t load_failures;  /* Parts that were found and did not come. */

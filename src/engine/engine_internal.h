@@ -4,6 +4,7 @@
  *
  *     engine.c   life, asking, reading, numbers
  *     step.c     the thread that computes: admission, steps, what is kept
+ *     blocks.c   the blocks of a request: found, taken, made known, given back
  *     load.c     lookup and loads, on a loader
  *     pull.c     blocks from the engine that holds a request, on a loader
  *     keep.c     stores, on a storer
@@ -61,6 +62,12 @@ struct yb_engine_jobs {
     pthread_cond_t more;
 };
 
+/* What is awaited from a tier of the store. */
+struct yb_engine_source {
+    uint32_t values;
+    uint64_t since_ns; /* `values` > 0: from then on; or else: until then. */
+};
+
 struct yb_engine_request {
     uint32_t magic;
     uint32_t references;
@@ -70,6 +77,7 @@ struct yb_engine_request {
     bool cancelled;
     bool keep;
     bool busy; /* A loader has it. */
+    bool late; /* It is loaded when no older prompt is computed any more (late_loads). */
     uint32_t work_class;
     struct yb_id trace_id;
     uint64_t parent_span;
@@ -123,6 +131,8 @@ struct yb_engine {
     struct yb_engine_request **last;
     uint32_t waiting; /* Of them. */
     uint32_t stores;
+    uint64_t load_free_ns; /* load_rate: when what comes next may be there. */
+    struct yb_engine_source sources[YB_CLIENT_TIER_OBJECT + 1];
     struct yb_engine_jobs loaders;
     struct yb_engine_jobs storers;
     struct yb_engine_info sums; /* The counters of it. */
@@ -170,15 +180,24 @@ void *yb_engine_compute(void *engine);
 /* The prompt has its first token, wherever it was computed. Lock held. */
 void yb_engine_first_token_locked(struct yb_engine_request *request);
 
+/* ---- blocks.c ---- */
+
+/* Use the blocks behind those that the request has, as far as they can be found here, up to `most`
+ * in all. Lock held. */
+void yb_engine_find_locked(struct yb_engine_request *request, uint32_t most);
+/* Take memory for as many as are missing of `count`: there is room, by N3. Lock held. */
+void yb_engine_take_locked(struct yb_engine_request *request, uint32_t count);
+/* Blocks [first, end) are whole and right: from now on they are found. Lock held. */
+void yb_engine_publish_locked(struct yb_engine_request *request, uint32_t first, uint32_t end);
+/* Give blocks back from `count` on. Lock held. */
+void yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count);
+
 /* ---- load.c, pull.c ---- */
 
 /* Look into the engine's own memory, and begin to load what is behind. Lock held. */
 void yb_engine_load_locked(struct yb_engine_request *request);
 /* Begin to pull a request's blocks from where it was computed. Lock held. */
 void yb_engine_pull_locked(struct yb_engine_request *request);
-
-/* Give blocks back from `count` on. Lock held. */
-void yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count);
 
 /* ---- keep.c ---- */
 

@@ -151,7 +151,9 @@ yb_engine_store_locked(struct yb_engine_request *request, uint32_t first, uint32
         store->job.run = run_store;
         store->engine = engine;
         store->call = yb_engine_call(request, STORE_NS);
-        store->call.work_class = YB_CLASS_THROUGHPUT; /* Nobody waits for its first token. */
+        if (!engine->options.one_class) {
+            store->call.work_class = YB_CLASS_THROUGHPUT; /* Nobody waits for its first token. */
+        }
         store->count = count;
         store->blocks = calloc(count, sizeof(struct yb_kv_pool_block *));
         store->keys = calloc(count, YB_ENGINE_PART_KEY_MAX);

@@ -9,6 +9,7 @@
 #include "engine/engine_internal.h"
 
 #define LOOK_NS (50 * YB_NS_PER_MS)
+#define TAKEN   UINT8_MAX
 
 /* A load, while a loader is at it. Item p * blocks + b is part p of block b. */
 struct load {
@@ -23,6 +24,7 @@ struct load {
     uint8_t (*keys)[YB_ENGINE_PART_KEY_MAX];
     uint32_t *left; /* By part: items that are not there yet. */
     uint32_t *good; /* By block: parts that are there. */
+    uint8_t *tiers; /* By item: where it is awaited from; TAKEN: no more. */
     bool failed;
 };
 
@@ -46,9 +48,10 @@ make_load(struct load *load, struct yb_engine_request *request, uint32_t blocks)
         .keys = calloc(items, YB_ENGINE_PART_KEY_MAX),
         .left = calloc(engine->options.parts, sizeof(uint32_t)),
         .good = calloc(blocks, sizeof(uint32_t)),
+        .tiers = calloc(items, sizeof(uint8_t)),
     };
     return load->items != NULL && load->iov != NULL && load->keys != NULL && load->left != NULL &&
-           load->good != NULL;
+           load->good != NULL && load->tiers != NULL;
 }
 
 static void
@@ -59,6 +62,7 @@ free_load(struct load *load)
     free(load->keys);
     free(load->left);
     free(load->good);
+    free(load->tiers);
 }
 
 static uint64_t
@@ -99,12 +103,8 @@ place(struct load *load)
     struct yb_engine *engine = load->engine;
     struct yb_engine_request *request = load->request;
 
-    for (uint32_t b = 0; b < load->blocks; b++) {
-        struct yb_kv_pool_block *block = yb_kv_pool_take(engine->pool);
-
-        YB_ASSERT(block != NULL && request->block_count == load->first + b); /* N3 */
-        request->blocks[request->block_count++] = block;
-    }
+    YB_ASSERT(request->block_count == load->first);
+    yb_engine_take_locked(request, load->first + load->blocks);
     for (uint32_t p = 0; p < load->parts; p++) {
         load->left[p] = load->blocks;
         for (uint32_t b = 0; b < load->blocks; b++) {
@@ -129,6 +129,70 @@ place(struct load *load)
     (void)pthread_cond_broadcast(&engine->changed);
 }
 
+static uint32_t
+tier_of(const struct yb_client_item *item)
+{
+    return item->tier <= YB_CLIENT_TIER_OBJECT ? item->tier : YB_CLIENT_TIER_NONE;
+}
+
+/* From `begun_ns` on all values are awaited from where the store says they are. */
+static void
+await_items(struct load *load, uint64_t begun_ns)
+{
+    struct yb_engine *engine = load->engine;
+
+    yb_lock_acquire(&engine->lock);
+    for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
+        struct yb_engine_source *source = &engine->sources[tier_of(&load->items[i])];
+
+        load->tiers[i] = (uint8_t)tier_of(&load->items[i]);
+        if (source->values++ == 0) {
+            source->since_ns = begun_ns > source->since_ns ? begun_ns : source->since_ns;
+        }
+    }
+    yb_lock_release(&engine->lock);
+}
+
+/* One of them no more. Lock held. */
+static void
+take_from_source(struct load *load, uint32_t index)
+{
+    struct yb_engine *engine = load->engine;
+    struct yb_engine_source *source;
+    uint64_t now = yb_engine_now(engine);
+
+    if (load->tiers[index] == TAKEN) {
+        return;
+    }
+    source = &engine->sources[load->tiers[index]];
+    YB_ASSERT(source->values > 0);
+    if (--source->values == 0) {
+        engine->sums.tier_busy_ns[load->tiers[index]] += now - source->since_ns;
+        source->since_ns = now;
+    }
+    load->tiers[index] = TAKEN;
+}
+
+/* Hold a value back until the link to the store would have brought it. Lock held. */
+static void
+pass_link(struct load *load)
+{
+    struct yb_engine *engine = load->engine;
+    uint64_t now = yb_engine_now(engine);
+    uint64_t until_ns;
+
+    if (!(engine->options.load_rate > 0)) {
+        return;
+    }
+    until_ns = engine->load_free_ns > now ? engine->load_free_ns : now;
+    until_ns += (uint64_t)((double)engine->part_bytes / engine->options.load_rate * 1e9);
+    engine->load_free_ns = until_ns;
+    while (now < until_ns && !engine->stops && !load->request->cancelled) {
+        (void)yb_lock_wait(&engine->lock, &engine->changed, until_ns - now);
+        now = yb_engine_now(engine);
+    }
+}
+
 /* One value has come, or will not. */
 static void
 take_item(struct load *load, uint32_t index)
@@ -144,8 +208,12 @@ take_item(struct load *load, uint32_t index)
 
     yb_lock_acquire(&engine->lock);
     if (right) {
-        request->outcome.tier_bytes[item->tier <= YB_CLIENT_TIER_OBJECT ? item->tier : 0] +=
-            engine->part_bytes;
+        pass_link(load);
+    }
+    take_from_source(load, index);
+    if (right) {
+        request->outcome.tier_bytes[tier_of(item)] += engine->part_bytes;
+        engine->sums.tier_came_bytes[tier_of(item)] += engine->part_bytes;
         load->good[b]++;
         load->left[p]--;
         while (request->parts_ready < load->parts && load->left[request->parts_ready] == 0) {
@@ -154,6 +222,7 @@ take_item(struct load *load, uint32_t index)
         (void)pthread_cond_broadcast(&engine->changed);
     } else {
         engine->sums.load_failures++;
+        request->outcome.load_failures++;
         load->failed = true;
     }
     yb_lock_release(&engine->lock);
@@ -181,6 +250,7 @@ fetch(struct load *load)
     yb_client_handle handle;
     enum yb_status status;
     uint32_t index;
+    uint64_t begun_ns = yb_engine_now(load->engine);
     bool cancelled = false;
 
     status =
@@ -189,6 +259,7 @@ fetch(struct load *load)
         load->failed = true;
         return;
     }
+    await_items(load, begun_ns);
     for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
         uint64_t ready_ns = load->items[i].ready_ns;
 
@@ -211,6 +282,11 @@ fetch(struct load *load)
     while (yb_client_wait(client, handle, LOOK_NS) == YB_TIMED_OUT) {
     }
     (void)!yb_client_finish(client, handle);
+    yb_lock_acquire(&load->engine->lock);
+    for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
+        take_from_source(load, i); /* Those that nobody handed out any more. */
+    }
+    yb_lock_release(&load->engine->lock);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -221,18 +297,15 @@ settle(struct load *load, uint32_t looked)
 {
     struct yb_engine *engine = load->engine;
     struct yb_engine_request *request = load->request;
-    uint64_t now = yb_engine_now(engine);
     uint32_t run = 0;
 
     while (run < load->blocks && looked > 0 && load->good[run] == load->parts) {
-        uint32_t i = load->first + run;
-
-        request->blocks[i] = yb_kv_pool_publish(engine->pool, request->blocks[i], request->keys[i],
-                                                i > 0 ? request->blocks[i - 1] : NULL, now);
         run++;
     }
+    yb_engine_publish_locked(request, load->first, load->first + run);
     request->outcome.loaded_tokens = run * engine->options.block_tokens;
-    request->outcome.load_ns = now - request->load_begun_ns;
+    request->outcome.arrived_ns = yb_engine_now(engine);
+    request->outcome.load_ns = request->outcome.arrived_ns - request->load_begun_ns;
     request->load = run < looked ? YB_ENGINE_LOAD_SHORT : YB_ENGINE_LOAD_DONE;
     request->load_count = run;
     request->busy = false;
@@ -273,18 +346,9 @@ yb_engine_load_locked(struct yb_engine_request *request)
     /* The last token is computed in any case: it brings the first one of the answer. */
     uint32_t most = (request->prompt_tokens - 1) / block_tokens;
     uint32_t reuse = request->reuse_tokens / block_tokens;
-    uint64_t now = yb_engine_now(engine);
 
     yb_lock_assert_held(&engine->lock);
-    while (request->block_count < most) {
-        struct yb_kv_pool_block *block =
-            yb_kv_pool_find(engine->pool, request->keys[request->block_count], now);
-
-        if (block == NULL) {
-            break;
-        }
-        request->blocks[request->block_count++] = block;
-    }
+    yb_engine_find_locked(request, most);
     request->done_tokens = request->block_count * block_tokens;
     request->outcome.device_tokens = request->done_tokens;
     reuse = reuse < most ? reuse : most;
@@ -294,7 +358,7 @@ yb_engine_load_locked(struct yb_engine_request *request)
     request->load = YB_ENGINE_LOAD_LOOKING;
     request->load_first = request->block_count;
     request->load_count = reuse - request->block_count;
-    request->load_begun_ns = now;
+    request->load_begun_ns = yb_engine_now(engine);
     request->busy = true;
     request->job.run = run_load;
     yb_engine_jobs_add_locked(&engine->loaders, &request->job);

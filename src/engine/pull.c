@@ -27,14 +27,11 @@ place(struct pull *pull)
     struct yb_engine *engine = pull->engine;
     struct yb_engine_request *request = pull->request;
 
+    yb_engine_take_locked(request, pull->first + pull->blocks);
     for (uint32_t i = 0; i < pull->blocks; i++) {
-        struct yb_kv_pool_block *block = yb_kv_pool_take(engine->pool);
-
-        YB_ASSERT(block != NULL); /* N3 */
-        request->blocks[request->block_count++] = block;
         pull->items[i] = (struct yb_transfer_item){
             .op = YB_TRANSFER_READ,
-            .local = yb_engine_bytes(engine, block, 0),
+            .local = yb_engine_bytes(engine, request->blocks[pull->first + i], 0),
             .length = engine->options.block_bytes,
             .remote = YB_TRANSFER_BY_ADDRESS,
             .remote_offset = request->from.addresses[pull->first + i],
@@ -111,16 +108,17 @@ settle(struct pull *pull, enum yb_status status)
 {
     struct yb_engine *engine = pull->engine;
     struct yb_engine_request *request = pull->request;
-    uint64_t now = yb_engine_now(engine);
 
     request->busy = false;
-    request->outcome.load_ns = now - request->load_begun_ns;
+    request->outcome.arrived_ns = yb_engine_now(engine);
+    request->outcome.load_ns = request->outcome.arrived_ns - request->load_begun_ns;
     if (request->cancelled || engine->stops) {
         return;
     }
     if (status != YB_OK) {
         /* It cannot be had there any more: load and compute it, like any other. */
         engine->sums.load_failures++;
+        request->outcome.load_failures++;
         yb_engine_shorten_locked(request, 0);
         request->load = YB_ENGINE_LOAD_NONE;
         request->from.block_count = 0;
@@ -128,10 +126,7 @@ settle(struct pull *pull, enum yb_status status)
         (void)pthread_cond_broadcast(&engine->changed);
         return;
     }
-    for (uint32_t i = pull->first; i < request->key_count; i++) {
-        request->blocks[i] = yb_kv_pool_publish(engine->pool, request->blocks[i], request->keys[i],
-                                                i > 0 ? request->blocks[i - 1] : NULL, now);
-    }
+    yb_engine_publish_locked(request, pull->first, request->key_count);
     request->outcome.device_tokens = pull->first * engine->options.block_tokens;
     request->outcome.pulled_tokens = request->prompt_tokens - request->outcome.device_tokens;
     request->outcome.pulled_bytes = (uint64_t)pull->blocks * engine->options.block_bytes;
@@ -173,20 +168,11 @@ void
 yb_engine_pull_locked(struct yb_engine_request *request)
 {
     struct yb_engine *engine = request->engine;
-    uint64_t now = yb_engine_now(engine);
 
     yb_lock_assert_held(&engine->lock);
-    while (request->block_count < request->key_count) {
-        struct yb_kv_pool_block *block =
-            yb_kv_pool_find(engine->pool, request->keys[request->block_count], now);
-
-        if (block == NULL) {
-            break;
-        }
-        request->blocks[request->block_count++] = block;
-    }
+    yb_engine_find_locked(request, request->key_count);
     request->load = YB_ENGINE_LOAD_LOOKING;
-    request->load_begun_ns = now;
+    request->load_begun_ns = yb_engine_now(engine);
     request->busy = true;
     request->job.run = run_pull;
     yb_engine_jobs_add_locked(&engine->loaders, &request->job);

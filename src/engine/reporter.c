@@ -18,6 +18,8 @@
 #define CONNECT_NS     YB_NS_PER_S
 #define CALL_NS        (5 * YB_NS_PER_S)
 #define CHANGES_A_TIME 4096u
+#define MEASURE_NS     (2 * YB_NS_PER_MS) /* Of waiting, before a rate is taken from it. */
+#define SMOOTH         0.3
 #define CHANGES_EACH   4u /* Waiting, for each block of the engine. */
 #define HTTP_OK        200
 #define HTTP_NOT_FOUND 404
@@ -35,6 +37,7 @@ struct done {
     uint32_t tokens;
     bool first;
     bool failed;
+    struct yb_engine_verdicts verdicts;
 };
 
 struct yb_engine_reporter {
@@ -49,8 +52,8 @@ struct yb_engine_reporter {
     bool known; /* The conductor has registered this incarnation. */
     uint64_t incarnation;
     uint64_t sequence;
-    uint64_t measured_bytes; /* Of the report before. */
-    uint64_t measured_ns;
+    struct yb_engine_info measured;          /* Of the report before. */
+    double rates[YB_CLIENT_TIER_OBJECT + 1]; /* Bytes per second, smoothed; 0: not known. */
 
     struct yb_lock lock; /* Rank REPORTER; all below. */
     pthread_cond_t more;
@@ -59,8 +62,9 @@ struct yb_engine_reporter {
     uint32_t change_max;
     uint32_t change_first;
     uint32_t change_count;
-    bool overflown; /* Changes were lost: all has to be told again. */
-    struct done *dones;
+    bool overflown;     /* Changes were lost: all has to be told again. */
+    struct done *dones; /* Another one, of YB_ENGINE_DONE_MAX. */
+    uint32_t done_first;
     uint32_t done_count;
     struct yb_engine_reporter_info info;
 };
@@ -93,20 +97,24 @@ span_us(uint64_t from_ns, uint64_t to_ns)
 
 void
 yb_engine_reporter_done(struct yb_engine_reporter *reporter, uint64_t decision,
-                        const struct yb_engine_outcome *outcome, bool first)
+                        const struct yb_engine_outcome *outcome, bool first,
+                        const struct yb_engine_verdicts *verdicts)
 {
     YB_ASSERT_OBJ(reporter, REPORTER_MAGIC);
     yb_lock_acquire(&reporter->lock);
     if (reporter->done_count == YB_ENGINE_DONE_MAX) {
         reporter->info.lost++;
     } else {
-        reporter->dones[reporter->done_count++] = (struct done){
+        uint32_t at = (reporter->done_first + reporter->done_count++) % YB_ENGINE_DONE_MAX;
+
+        reporter->dones[at] = (struct done){
             .decision = decision,
             .ttft_us = span_us(outcome->arrival_ns, outcome->first_ns),
             .total_us = span_us(outcome->arrival_ns, outcome->last_ns),
             .tokens = outcome->answer_tokens,
             .first = first,
             .failed = outcome->status != YB_OK,
+            .verdicts = *verdicts,
         };
     }
     (void)pthread_cond_signal(&reporter->more);
@@ -171,7 +179,7 @@ say_hello(struct yb_engine_reporter *reporter)
     reporter->incarnation++;
     body = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I}",
         "name", options->name, "model", options->model, "address", options->address, "roles",
         roles[options->roles], "incarnation", (json_int_t)reporter->incarnation, "prefill_base_ns",
         (json_int_t)cost->prefill_base_ns, "prefill_token_ns", cost->prefill_token_ns,
@@ -180,7 +188,8 @@ say_hello(struct yb_engine_reporter *reporter)
         cost->step_token_ns, "kv_bytes", (json_int_t)cost->kv_bytes, "kv_tokens_max",
         (json_int_t)cost->kv_tokens_max, "layers", (json_int_t)cost->layers, "pass_tokens",
         (json_int_t)cost->pass_tokens, "in_rate", (json_int_t)options->net_rate, "out_rate",
-        (json_int_t)options->net_rate, "load_rate", (json_int_t)options->load_rate, "rack",
+        (json_int_t)options->net_rate, "load_rate", (json_int_t)options->load_rate, "ssd_rate",
+        (json_int_t)options->ssd_rate, "object_rate", (json_int_t)options->object_rate, "rack",
         (json_int_t)options->rack, "group", (json_int_t)options->group);
     if (options->node != NULL) {
         (void)json_object_set_new(body, "node", json_string(options->node));
@@ -222,22 +231,24 @@ take_changes(struct yb_engine_reporter *reporter)
     return list;
 }
 
-/* Bytes per second that loads had since the last report; 0: there were none. */
-static uint64_t
+/* Learn how fast each tier of the store brings bytes while something is awaited from it. */
+static void
 measure(struct yb_engine_reporter *reporter, const struct yb_engine_info *info)
 {
-    uint64_t bytes = info->pulled_bytes;
-    uint64_t moved, took;
-
     for (uint32_t i = 0; i <= YB_CLIENT_TIER_OBJECT; i++) {
-        bytes += info->tier_bytes[i];
+        uint64_t bytes = info->tier_came_bytes[i] - reporter->measured.tier_came_bytes[i];
+        uint64_t took = info->tier_busy_ns[i] - reporter->measured.tier_busy_ns[i];
+        double rate = took == 0 ? 0 : (double)bytes * (double)YB_NS_PER_S / (double)took;
+
+        if (took < MEASURE_NS) {
+            continue; /* Too short to say; it is counted the next time. */
+        }
+        reporter->measured.tier_came_bytes[i] = info->tier_came_bytes[i];
+        reporter->measured.tier_busy_ns[i] = info->tier_busy_ns[i];
+        reporter->rates[i] = reporter->rates[i] > 0
+                                 ? reporter->rates[i] + (rate - reporter->rates[i]) * SMOOTH
+                                 : rate;
     }
-    moved = bytes - reporter->measured_bytes;
-    took = info->load_ns - reporter->measured_ns;
-    reporter->measured_bytes = bytes;
-    reporter->measured_ns = info->load_ns;
-    return moved == 0 || took == 0 ? 0
-                                   : (uint64_t)((double)moved * (double)YB_NS_PER_S / (double)took);
 }
 
 static void
@@ -246,7 +257,7 @@ report(struct yb_engine_reporter *reporter)
     struct yb_engine_info info;
     struct yb_engine_seen seen[YB_SCHED_CONDUCTORS_MAX];
     json_t *heard = json_array();
-    uint64_t rate;
+    const double *rates = reporter->rates;
     long code;
 
     yb_engine_info(reporter->engine, &info);
@@ -258,23 +269,44 @@ report(struct yb_engine_reporter *reporter)
                                                          "in_flight", (int)seen[i].in_flight));
         }
     }
-    rate = measure(reporter, &info);
-    code = call(reporter, "/v1/report",
-                json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name",
-                          reporter->options.name, "incarnation", (json_int_t)reporter->incarnation,
-                          "sequence", (json_int_t)++reporter->sequence, "prefill_left_us",
-                          (json_int_t)(info.prefill_ns / YB_NS_PER_US), "prefill_tokens",
-                          (json_int_t)info.prefill_tokens, "queued",
-                          (int)(info.waiting + info.prompts), "running", (int)info.running,
-                          "context_tokens", (json_int_t)info.context_tokens, "kv_tokens_used",
-                          (json_int_t)info.slots_used * yb_engine_block_tokens(reporter->engine),
-                          "in_rate", (json_int_t)rate, "seen", heard, "blocks",
-                          take_changes(reporter)));
+    measure(reporter, &info);
+    code = call(
+        reporter, "/v1/report",
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                  "name", reporter->options.name, "incarnation", (json_int_t)reporter->incarnation,
+                  "sequence", (json_int_t)++reporter->sequence, "prefill_left_us",
+                  (json_int_t)(info.prefill_ns / YB_NS_PER_US), "prefill_tokens",
+                  (json_int_t)info.prefill_tokens, "queued", (int)(info.waiting + info.prompts),
+                  "running", (int)info.running, "context_tokens", (json_int_t)info.context_tokens,
+                  "kv_tokens_used",
+                  (json_int_t)info.slots_used * yb_engine_block_tokens(reporter->engine), "in_rate",
+                  (json_int_t)rates[YB_CLIENT_TIER_DRAM], "load_rate",
+                  (json_int_t)rates[YB_CLIENT_TIER_DRAM], "ssd_rate",
+                  (json_int_t)rates[YB_CLIENT_TIER_SSD], "object_rate",
+                  (json_int_t)rates[YB_CLIENT_TIER_OBJECT], "seen", heard, "blocks",
+                  take_changes(reporter)));
     yb_lock_acquire(&reporter->lock);
     reporter->info.reports += code == HTTP_OK;
     yb_lock_release(&reporter->lock);
     /* What an unanswered report had of changes may be lost: all is told again. */
     reporter->known = code == HTTP_OK;
+}
+
+static json_t *
+verdicts_json(const struct yb_engine_verdicts *verdicts)
+{
+    static const char *const tiers[] = {"device", "dram", "ssd", "object"};
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < verdicts->count; i++) {
+        const struct yb_engine_verdict *verdict = &verdicts->verdicts[i];
+
+        (void)json_array_append_new(
+            list, json_pack("{s:I, s:s, s:I, s:s}", "id", (json_int_t)verdict->id, "outcome",
+                            verdict->outcome, "took_us", (json_int_t)verdict->took_us,
+                            "source_tier", tiers[verdict->tier]));
+    }
+    return list;
 }
 
 static void
@@ -288,17 +320,17 @@ tell_done(struct yb_engine_reporter *reporter)
             yb_lock_release(&reporter->lock);
             return;
         }
-        done = reporter->dones[0];
+        done = reporter->dones[reporter->done_first];
+        reporter->done_first = (reporter->done_first + 1) % YB_ENGINE_DONE_MAX;
         reporter->done_count--;
-        memmove(reporter->dones, reporter->dones + 1,
-                sizeof(*reporter->dones) * reporter->done_count);
         yb_lock_release(&reporter->lock);
         (void)call(reporter, "/v1/done",
-                   json_pack("{s:I, s:s, s:I, s:I, s:i, s:b}", "decision",
+                   json_pack("{s:I, s:s, s:I, s:I, s:i, s:b, s:o}", "decision",
                              (json_int_t)done.decision, "stage",
                              done.first ? "first_token" : "ended", "ttft_us",
                              (json_int_t)done.ttft_us, "total_us", (json_int_t)done.total_us,
-                             "output_tokens", (int)done.tokens, "failed", (int)done.failed));
+                             "output_tokens", (int)done.tokens, "failed", (int)done.failed,
+                             "instructions", verdicts_json(&done.verdicts)));
     }
 }
 

@@ -19,6 +19,7 @@
 #define YB_ENGINE_REPORTER_H
 
 #include "engine/engine.h"
+#include "engine/orders.h"
 #include "engine/service.h"
 
 #define YB_ENGINE_DONE_MAX  4096u
@@ -37,6 +38,8 @@ struct yb_engine_reporter_options {
     struct yb_sched_cost cost; /* As it is on this engine: times scaled, bytes too. */
     uint64_t net_rate;         /* Bytes per second; of its links, before any was measured. */
     uint64_t load_rate;
+    uint64_t ssd_rate;
+    uint64_t object_rate;
     uint32_t group;
     uint32_t rack;
 };
@@ -64,7 +67,8 @@ void yb_engine_reporter_block(void *reporter, const uint8_t key[YB_KV_KEY_BYTES]
 
 /* A request of a decision has ended, or (`first`) has its first token. */
 void yb_engine_reporter_done(struct yb_engine_reporter *reporter, uint64_t decision,
-                             const struct yb_engine_outcome *outcome, bool first);
+                             const struct yb_engine_outcome *outcome, bool first,
+                             const struct yb_engine_verdicts *verdicts);
 
 struct yb_engine_reporter_info {
     uint64_t registered;

@@ -17,7 +17,8 @@
 #define ALIVE_NS        (2 * YB_NS_PER_S) /* A stream says something that often. */
 #define ANSWER_TOKENS   16u
 #define TOKENS_A_TIME   64u
-#define TEXT_BYTES      16u /* Of a token: " t4294967295". */
+#define DECIDED_US_MAX  3600000000u /* An hour. */
+#define TEXT_BYTES      16u         /* Of a token: " t4294967295". */
 #define JSON_TYPE       "application/json"
 #define EVENTS_TYPE     "text/event-stream"
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +44,7 @@ struct completion {
     uint64_t decision; /* Of the conductor that sent it; 0: none. */
     uint64_t conductor;
     uint64_t deadline_ns;
+    struct yb_engine_orders orders;
     bool keep;
     bool handed;   /* Its prompt was computed elsewhere. */
     uint32_t told; /* Tokens that the asker has. */
@@ -105,6 +107,7 @@ struct question {
     bool stream;
     uint64_t decision;
     uint64_t conductor;
+    struct yb_engine_orders orders;
     const char *wrong; /* What cannot be, in words; NULL: nothing. */
 };
 
@@ -198,6 +201,23 @@ read_handover(struct question *question, const json_t *given)
     question->from.block_count = (uint32_t)count;
     question->from.addresses = question->addresses;
     question->ask.from = &question->from;
+}
+
+/* What the conductor ordered with it; deadlines count from when it was asked. */
+static void
+read_orders(struct question *question, const json_t *body, uint64_t now_ns)
+{
+    const json_t *list = json_object_get(body, "instructions");
+    uint64_t ago_us = 0;
+
+    if (list == NULL) {
+        return;
+    }
+    if (!read_number(body, "decided_us", DECIDED_US_MAX, &ago_us) ||
+        !yb_engine_orders_read(list, now_ns - ago_us * YB_NS_PER_US, &question->orders)) {
+        question->wrong = "instructions, decided_us: give those of the conductor's decision, at "
+                          "most 8, and how many microseconds ago it was made";
+    }
 }
 
 static void
@@ -343,23 +363,34 @@ static void
 tell_first(struct completion *completion)
 {
     const struct yb_engine_service_options *options = &completion->service->options;
+    const struct yb_engine_verdicts none = {.count = 0}; /* They are judged at the end. */
     struct yb_engine_outcome outcome;
 
     if (options->ended != NULL && completion->decision != 0 && !completion->keep &&
         !completion->handed) {
         (void)yb_engine_outcome(completion->request, &outcome);
-        options->ended(options->context, completion->decision, &outcome, true);
+        options->ended(options->context, completion->decision, &outcome, true, &none);
     }
 }
 
+/* What was kept goes on elsewhere, unless it failed. */
 static void
 tell_ended(struct completion *completion, const struct yb_engine_outcome *outcome)
 {
     const struct yb_engine_service_options *options = &completion->service->options;
+    bool well = outcome->status == YB_OK;
+    struct yb_engine_verdicts verdicts = {.count = 0};
 
-    if (options->ended != NULL && completion->decision != 0) {
-        options->ended(options->context, completion->decision, outcome, completion->keep);
+    if (options->ended == NULL || completion->decision == 0) {
+        return;
     }
+    if (well) {
+        yb_engine_orders_judge(&completion->orders, outcome,
+                               yb_engine_block_tokens(options->engine), completion->handed,
+                               &verdicts);
+    }
+    options->ended(options->context, completion->decision, outcome, completion->keep && well,
+                   &verdicts);
 }
 
 /* Read what there is of the answer, and give the request up when its time is over. TIMED_OUT: there
@@ -524,6 +555,7 @@ complete(struct yb_engine_service *service, const struct yb_http_asked *asked,
     completion->number = atomic_fetch_add(&service->count, 1) + 1;
     completion->decision = question->decision;
     completion->conductor = question->conductor;
+    completion->orders = question->orders;
     note_decision(completion);
     completion->keep = question->ask.keep;
     completion->handed = question->ask.from != NULL;
@@ -569,6 +601,7 @@ completions(struct yb_engine_service *service, const struct yb_http_asked *asked
         return refuse(400, "invalid_request_error", why);
     }
     read_fields(&question, body);
+    read_orders(&question, body, yb_engine_now(service->options.engine));
     json_decref(body);
     told = question.wrong != NULL ? refuse(400, "invalid_request_error", question.wrong)
                                   : complete(service, asked, &question);

@@ -13,6 +13,7 @@
  *                       and max_tokens as before. It has to come within the engine's `held_ns`.
  *   reuse_tokens        load no more than these from the store: what the conductor decided.
  *   decision, conductor the conductor's number of its decision, and its own
+ *   instructions        those of the decision, as it has them; decided_us: how long ago it was made
  *   yuebing             in the answer: where the prompt's KV came from, times, bytes and how many
  *                       of them were wrong.
  *
@@ -26,6 +27,7 @@
 #define YB_ENGINE_SERVICE_H
 
 #include "engine/engine.h"
+#include "engine/orders.h"
 #include "observe/http.h"
 
 #define YB_ENGINE_BODY_MAX (32u * 1024u * 1024u) /* A prompt of 2 M tokens, as JSON. */
@@ -42,10 +44,10 @@ struct yb_engine_service_options {
     bool secret;                 /* As of struct yb_http_source. */
     bool (*allowed)(void *context, const char *token, size_t length);
     void *context;
-    /* A request of a conductor's decision has ended, or (`first`) was computed up to its first
-     * token and goes on elsewhere; on a thread of the port. May be NULL. */
+    /* A request of a conductor's decision has ended, or (`first`) has its first token; how its
+     * moves ended that are judged now. On a thread of the port. May be NULL. */
     void (*ended)(void *context, uint64_t decision, const struct yb_engine_outcome *outcome,
-                  bool first);
+                  bool first, const struct yb_engine_verdicts *verdicts);
 };
 
 /* Fails as yb_http_create() does. */

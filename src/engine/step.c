@@ -26,17 +26,6 @@ struct step {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-void
-yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count)
-{
-    struct yb_engine *engine = request->engine;
-
-    yb_lock_assert_held(&engine->lock);
-    while (request->block_count > count) {
-        yb_kv_pool_put_back(engine->pool, request->blocks[--request->block_count]);
-    }
-}
-
 static void
 unlink_request(struct yb_engine *engine, struct yb_engine_request *request)
 {
@@ -167,11 +156,17 @@ admit(struct yb_engine *engine)
 {
     uint32_t slots = yb_kv_pool_info(engine->pool).slots;
     uint32_t active = 0;
+    bool older = false; /* A prompt that came before is still computed. */
 
     for (struct yb_engine_request *request = engine->first; request != NULL;
          request = request->next) {
         if (request->state == YB_ENGINE_PROMPT || request->state == YB_ENGINE_RUNNING) {
             active++;
+            if (request->late && !older) {
+                request->late = false;
+                yb_engine_load_locked(request);
+            }
+            older = older || request->state == YB_ENGINE_PROMPT;
             continue;
         }
         if (request->state != YB_ENGINE_WAITING) {
@@ -188,9 +183,12 @@ admit(struct yb_engine *engine)
         request->outcome.begun_ns = yb_engine_now(engine);
         if (request->from.block_count > 0) {
             yb_engine_pull_locked(request);
+        } else if (engine->options.late_loads && older) {
+            request->late = true;
         } else {
             yb_engine_load_locked(request);
         }
+        older = true;
     }
 }
 
@@ -257,33 +255,6 @@ sleep_until(struct yb_engine *engine, uint64_t until_ns)
         now = yb_engine_now(engine);
     }
     yb_lock_release(&engine->lock);
-}
-
-static void
-take_blocks(struct yb_engine_request *request, uint32_t tokens)
-{
-    uint32_t wanted = yb_engine_blocks_of(request->engine, tokens);
-
-    YB_ASSERT(wanted <= request->block_max);
-    while (request->block_count < wanted) {
-        struct yb_kv_pool_block *block = yb_kv_pool_take(request->engine->pool);
-
-        YB_ASSERT(block != NULL); /* N3 */
-        request->blocks[request->block_count++] = block;
-    }
-}
-
-/* What is whole now can be found. */
-static void
-publish(struct yb_engine_request *request, uint32_t first, uint32_t end_block)
-{
-    struct yb_engine *engine = request->engine;
-    uint64_t now = yb_engine_now(engine);
-
-    for (uint32_t i = first; i < end_block; i++) {
-        request->blocks[i] = yb_kv_pool_publish(engine->pool, request->blocks[i], request->keys[i],
-                                                i > 0 ? request->blocks[i - 1] : NULL, now);
-    }
 }
 
 /* Wait until the load has brought `part`, and with the last one, has ended. False: it has come
@@ -380,7 +351,7 @@ decode_one(struct yb_engine_request *request)
     uint32_t full = covered / block_tokens;
     struct yb_engine_store *store;
 
-    take_blocks(request, covered);
+    yb_engine_take_locked(request, yb_engine_blocks_of(engine, covered));
     if (covered % block_tokens == 0) {
         request->key_count = yb_key_chain(request->tokens, covered, block_tokens, engine->model,
                                           request->keys, request->block_max);
@@ -392,7 +363,7 @@ decode_one(struct yb_engine_request *request)
                        engine->part_bytes);
         }
         yb_lock_acquire(&engine->lock);
-        publish(request, full - 1, full);
+        yb_engine_publish_locked(request, full - 1, full);
         if (store != NULL) {
             yb_engine_store_filled_locked(store, engine->options.parts, true);
         }
@@ -424,7 +395,7 @@ end_step(struct step *step, bool whole)
         fall_back(step);
         return;
     }
-    publish(prompt, step->first, step->full);
+    yb_engine_publish_locked(prompt, step->first, step->full);
     if (step->store != NULL) {
         yb_engine_store_filled_locked(step->store, engine->options.parts, true);
     }
@@ -446,7 +417,8 @@ run_step(struct step *step)
 
         step->first = prompt->done_tokens / block_tokens;
         step->full = (prompt->done_tokens + step->plan.tokens) / block_tokens;
-        take_blocks(prompt, prompt->done_tokens + step->plan.tokens);
+        yb_engine_take_locked(prompt,
+                              yb_engine_blocks_of(engine, prompt->done_tokens + step->plan.tokens));
         step->store = yb_engine_store_locked(prompt, step->first, step->full - step->first);
     }
     step->begun_ns = yb_engine_now(engine);
@@ -481,7 +453,7 @@ plan_step(struct yb_engine *engine, struct step *step_out)
             prompts[state.prompt_count++] = (struct yb_engine_plan_prompt){
                 .done_tokens = request->done_tokens,
                 .tokens = request->prompt_tokens,
-                .waits = request->load == YB_ENGINE_LOAD_LOOKING ||
+                .waits = request->late || request->load == YB_ENGINE_LOAD_LOOKING ||
                          (request->load == YB_ENGINE_LOAD_COMING && request->parts_ready == 0),
             };
         } else if (request->state == YB_ENGINE_RUNNING) {

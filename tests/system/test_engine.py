@@ -109,6 +109,8 @@ def _():
             b'{"prompt": [1, "2"]}', b'{"prompt": [-1]}', b'{"prompt": [4294967296]}',
             json.dumps({**good, "max_tokens": 0}), json.dumps({**good, "max_tokens": -1}),
             json.dumps({**good, "max_tokens": "9"}), json.dumps({**good, "max_tokens": 10 ** 12}),
+            json.dumps({**good, "instructions": 5}), json.dumps({**good, "instructions": [{}]}),
+            json.dumps({**good, "instructions": [], "decided_us": -1}),
             json.dumps({**good, "class": 3}), json.dumps({**good, "conductor": 16}),
             json.dumps({**good, "kv_transfer_params": {}}),
             json.dumps({**good, "kv_transfer_params": {
@@ -206,7 +208,8 @@ def conduct(engines, decision, tokens, **more):
     """Send a request where the conductor says."""
     server = next(e for e in engines if e.ready["name"] == decision["prefill"])
     return ask(server, tokens, decision=decision["decision"],
-               reuse_tokens=decision["reuse_tokens"], **more)
+               reuse_tokens=decision["reuse_tokens"], instructions=decision["instructions"],
+               **more)
 
 
 @case("a conductor sends requests where their KV is, learns of it again after a restart, and "
@@ -239,6 +242,10 @@ def _():
             expect(loaded["yuebing"]["loaded_tokens"] == other["reuse_tokens"], f"{loaded}")
             expect(loaded["tokens"] == answer["tokens"], f"{loaded}")
             until(lambda: get(conductor, "/v1/conductor")["requests"] == 0, "all have ended")
+            expect([move["kind"] for move in other["instructions"]] == ["fetch"], f"{other}")
+            audit = get(conductor, "/v1/audit")
+            expect(audit["issued"] == 1 and audit["open"] == 0, f"{audit}")
+            expect(audit["outcomes"]["in_time"] + audit["outcomes"]["late"] == 1, f"{audit}")
             # Another life of the conductor knows nothing, and is told.
             address = conductor.ready["http"]
             expect(conductor.stop() == 0, "it ends")

@@ -75,6 +75,9 @@ rig_init(struct rig *rig, bool stored, const struct yb_engine_options *changes)
         options.held_ns = changes->held_ns;
         options.waiting_max = changes->waiting_max;
         options.load_timeout_ns = changes->load_timeout_ns;
+        options.load_rate = changes->load_rate;
+        options.late_loads = changes->late_loads;
+        options.cost.prefill_token_ns += changes->cost.prefill_token_ns;
     }
     rig->client = stored ? ground_client(ground, NULL) : NULL;
     assert_int_equal(yb_transfer_create(&transfer, &rig->transfer, NULL, 0), YB_OK);
@@ -255,6 +258,62 @@ test_engine__no_more_is_loaded_than_was_decided(void **state)
     settled(&first);
     outcome = run(&second, &ask, answer, &got);
     assert_int_equal(outcome.loaded_tokens, 96);
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+static void
+test_engine__a_slow_link_to_the_store_is_passed_at_its_rate(void **state)
+{
+    const struct yb_engine_options slow = {.load_rate = 12 * BLOCK_BYTES * 20.0};
+    uint32_t tokens[200], answer[ANSWER_MAX];
+    struct yb_engine_outcome outcome;
+    struct yb_engine_info info;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, &slow);
+    make_prompt(tokens, 200, 4, 200, 0);
+    run_prompt(&first, tokens, 200, answer);
+    settled(&first);
+    outcome = run_prompt(&second, tokens, 200, answer);
+    assert_int_equal(outcome.loaded_tokens, 192);
+    assert_true(outcome.load_ns >= YB_NS_PER_S / 20); /* 12 blocks; it cannot be faster. */
+    yb_engine_info(second.engine, &info);
+    assert_int_equal(info.tier_came_bytes[YB_CLIENT_TIER_DRAM], 12 * BLOCK_BYTES);
+    assert_true(info.tier_busy_ns[YB_CLIENT_TIER_DRAM] >= YB_NS_PER_S / 20);
+    assert_true(info.tier_busy_ns[YB_CLIENT_TIER_DRAM] <= outcome.load_ns);
+    rig_fini(&second);
+    rig_fini(&first);
+}
+
+static void
+test_engine__late_loads_begin_when_no_older_prompt_is_computed(void **state)
+{
+    const struct yb_engine_options late = {.late_loads = true, .cost.prefill_token_ns = 500000};
+    uint32_t older_tokens[200], tokens[200], answer[ANSWER_MAX], got;
+    const struct yb_engine_ask older_ask = {
+        .tokens = older_tokens, .token_count = 200, .answer_tokens = 1};
+    const struct yb_engine_ask ask = {
+        .tokens = tokens, .token_count = 200, .answer_tokens = 1, .reuse_tokens = UINT32_MAX};
+    struct yb_engine_outcome outcome, older_outcome;
+    struct yb_engine_request *older;
+    struct rig first, second;
+
+    (void)state;
+    rig_init(&first, true, NULL);
+    rig_init(&second, true, &late);
+    make_prompt(tokens, 200, 5, 200, 0);
+    make_prompt(older_tokens, 200, 6, 200, 0);
+    run_prompt(&first, tokens, 200, answer);
+    settled(&first);
+    assert_int_equal(yb_engine_submit(second.engine, &older_ask, &older), YB_OK);
+    outcome = run(&second, &ask, answer, &got);
+    assert_true(yb_engine_outcome(older, &older_outcome));
+    yb_engine_release(&older);
+    assert_int_equal(outcome.loaded_tokens, 192);
+    assert_true(outcome.arrived_ns >= older_outcome.first_ns);
     rig_fini(&second);
     rig_fini(&first);
 }
@@ -584,6 +643,8 @@ main(void)
         cmocka_unit_test(test_engine__what_one_computes_another_loads),
         cmocka_unit_test(test_engine__the_next_turn_finds_the_answer_too),
         cmocka_unit_test(test_engine__no_more_is_loaded_than_was_decided),
+        cmocka_unit_test(test_engine__a_slow_link_to_the_store_is_passed_at_its_rate),
+        cmocka_unit_test(test_engine__late_loads_begin_when_no_older_prompt_is_computed),
         cmocka_unit_test(test_engine__wrong_bytes_are_found_and_computed_anew),
         cmocka_unit_test(test_engine__a_block_in_parts_is_whole_or_computed),
         cmocka_unit_test(test_engine__a_request_goes_on_where_its_kv_was_pulled_to),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engine stand-in is made of: bytes that name their tokens, the pool of blocks, and what a
- * step computes.
+ * What the engine stand-in is made of: bytes that name their tokens, the pool of blocks, what a
+ * step computes, and how a conductor's orders ended.
  */
 #include <string.h>
 
 #include "engine/kv.h"
 #include "engine/kv_pool.h"
+#include "engine/orders.h"
 #include "engine/plan.h"
 #include "unit.h"
 #include "yuebing/client.h"
@@ -289,6 +290,102 @@ test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pa
     assert_int_equal(next.prompt, 0);
 }
 
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+#define DECIDED_NS     5000000000ull
+#define ORDERED_TOKENS 16u
+
+static struct yb_engine_orders
+read_orders(const char *text, bool good)
+{
+    struct yb_engine_orders orders;
+    json_t *list = json_loads(text, 0, NULL);
+
+    assert_non_null(list);
+    assert_int_equal(yb_engine_orders_read(list, DECIDED_NS, &orders), good);
+    json_decref(list);
+    return orders;
+}
+
+static void
+test_engine_parts__orders_that_are_none_are_refused(void **state)
+{
+    static const char *const wrong[] = {
+        "{}",
+        "[1]",
+        "[{}]",
+        "[{\"id\":1,\"kind\":\"carry\",\"first\":0,\"count\":1,\"deadline_us\":1}]",
+        "[{\"id\":1,\"kind\":\"fetch\",\"first\":0,\"count\":1}]",
+        "[{\"id\":-1,\"kind\":\"fetch\",\"first\":0,\"count\":1,\"deadline_us\":1}]",
+        "[{\"id\":1,\"kind\":\"fetch\",\"first\":0,\"count\":4294967296,\"deadline_us\":1}]",
+        "[0,0,0,0,0,0,0,0,0]",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        (void)read_orders(wrong[i], false);
+    }
+    assert_int_equal(read_orders("[]", true).count, 0);
+}
+
+static void
+test_engine_parts__an_order_ends_as_its_blocks_came(void **state)
+{
+    const struct yb_engine_orders orders =
+        read_orders("[{\"id\":7,\"kind\":\"fetch\",\"first\":2,\"count\":4,\"deadline_us\":1000},"
+                    "{\"id\":8,\"kind\":\"stream\",\"first\":0,\"count\":7,\"deadline_us\":2000}]",
+                    true);
+    const uint64_t due_ns = DECIDED_NS + 1000000;
+    const struct {
+        uint32_t device, loaded, failures;
+        uint64_t arrived_ns;
+        const char *outcome;
+    } rows[] = {
+        {32, 64, 0, due_ns, "in_time"}, {32, 64, 0, due_ns + 1, "late"},
+        {96, 0, 0, 0, "already_there"}, {32, 48, 0, due_ns, "source_gone"},
+        {32, 48, 1, due_ns, "failed"},
+    };
+    struct yb_engine_verdicts verdicts;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct yb_engine_outcome outcome = {
+            .prompt_tokens = 100,
+            .device_tokens = rows[i].device,
+            .loaded_tokens = rows[i].loaded,
+            .load_failures = rows[i].failures,
+            .arrived_ns = rows[i].arrived_ns,
+            .tier_bytes[YB_CLIENT_TIER_SSD] = 1,
+        };
+
+        yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, false, &verdicts);
+        assert_int_equal(verdicts.count, 1);
+        assert_int_equal(verdicts.verdicts[0].id, 7);
+        assert_string_equal(verdicts.verdicts[0].outcome, rows[i].outcome);
+        assert_int_equal(verdicts.verdicts[0].tier, YB_SCHED_TIER_SSD);
+    }
+}
+
+static void
+test_engine_parts__a_stream_is_judged_where_the_answer_goes_on(void **state)
+{
+    const struct yb_engine_orders orders = read_orders(
+        "[{\"id\":8,\"kind\":\"stream\",\"first\":0,\"count\":7,\"deadline_us\":2000}]", true);
+    struct yb_engine_outcome outcome = {
+        .prompt_tokens = 100, .pulled_tokens = 100, .arrived_ns = DECIDED_NS + 2000000};
+    struct yb_engine_verdicts verdicts;
+
+    (void)state;
+    yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, false, &verdicts);
+    assert_int_equal(verdicts.count, 0);
+    yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, true, &verdicts);
+    assert_int_equal(verdicts.count, 1);
+    assert_string_equal(verdicts.verdicts[0].outcome, "in_time");
+    outcome.pulled_tokens = 0; /* The holder was gone: it was computed. */
+    yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, true, &verdicts);
+    assert_string_equal(verdicts.verdicts[0].outcome, "source_gone");
+}
+
 int
 main(void)
 {
@@ -301,6 +398,9 @@ main(void)
         cmocka_unit_test(test_engine_parts__the_oldest_prompt_that_can_be_computed_is),
         cmocka_unit_test(
             test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pace),
+        cmocka_unit_test(test_engine_parts__orders_that_are_none_are_refused),
+        cmocka_unit_test(test_engine_parts__an_order_ends_as_its_blocks_came),
+        cmocka_unit_test(test_engine_parts__a_stream_is_judged_where_the_answer_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
