@@ -13,7 +13,9 @@ yb_move_down(const struct yb_move_facts *facts)
     case YB_MOVE_GRANTED: return facts->policy == YB_MOVE_THROUGH && !facts->loaded;
     case YB_MOVE_ACCESSED:
         return facts->policy == YB_MOVE_SELECTIVE && facts->accesses >= facts->accesses_min;
-    case YB_MOVE_EVICTING: return true;
+    case YB_MOVE_WAITED: return true;
+    case YB_MOVE_EVICTING: return facts->policy == YB_MOVE_THROUGH || !facts->faster;
+    case YB_MOVE_LEAVING: return !facts->faster;
     }
     return false;
 }

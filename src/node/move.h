@@ -6,6 +6,9 @@
  *     selective   down with its n-th access
  *     back        down when memory wants its place
  *
+ * `through` and `selective` write to every tier. What is demoted for want of room goes one tier
+ * down, and from there, when that one wants its place, to the next.
+ *
  * Whatever the policy, a block that memory wants to be rid of is demoted rather than lost, if a
  * tier below takes it now. Nothing waits for that (RULES C2): of the blocks that may go, those that
  * are below already go first; one that is nowhere below is kept for as long as its store runs, if
@@ -25,7 +28,9 @@ enum yb_move_policy { YB_MOVE_BACK, YB_MOVE_THROUGH, YB_MOVE_SELECTIVE };
 enum yb_move_when {
     YB_MOVE_GRANTED,  /* It has just become readable, */
     YB_MOVE_ACCESSED, /* was read, */
-    YB_MOVE_EVICTING, /* or is to make room. */
+    YB_MOVE_WAITED,   /* One of these was so before, and now it is its turn. */
+    YB_MOVE_EVICTING, /* It is to make room in memory, */
+    YB_MOVE_LEAVING,  /* or in a tier above this one. */
 };
 
 struct yb_move_facts {
@@ -35,6 +40,7 @@ struct yb_move_facts {
     uint32_t accesses_min; /* The `n` of selective. */
     bool there;            /* The tier has it, or is getting it. */
     bool working;          /* The tier takes blocks now. */
+    bool faster;           /* A tier above this one, below memory, has it or takes it now. */
     bool object;           /* It is an object store. */
     bool versioned;        /* The block was written by a replacement. */
     bool loaded;           /* It came up from another tier below: what it costs is known there. */

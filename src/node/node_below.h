@@ -4,6 +4,7 @@
  *
  *     node_tier.c    tiers come and go; what they find after a restart; what the directory names
  *     node_demote.c  stores: from DRAM down
+ *     node_descend.c what a tier is about to lose: from there to the next one
  *     node_load.c    loads: from below into DRAM, joined; requests that wait for them
  *     node_kill.c    what may never come back: kills, flushes, and the answers that wait for them
  *
@@ -18,6 +19,8 @@
  *       every tier (RULES A14).
  *   L3  A block's DRAM is not given away while a store reads it, and no more than a part of the
  *       pool is kept for that (RULES C2).
+ *   L5  What a tier loses while the block is on its way to another is withdrawn after the other has
+ *       been named: the directory never sees the block nowhere.
  *   L4  At most one load of a block is under way; whoever wants it joins (RULES C5).
  */
 #ifndef YB_NODE_NODE_BELOW_H
@@ -52,6 +55,7 @@ struct yb_node_storing {
     struct yb_node *node;
     struct yb_block *block; /* Pinned. */
     uint8_t level;
+    uint8_t tried; /* Levels that it was given to, with this one. */
     struct iovec iov;
     struct yb_node_storing *next; /* Of those under way. */
     struct yb_node_storing *previous;
@@ -151,6 +155,8 @@ struct yb_node_below {
     struct yb_node_fall falls[YB_NODE_FALLS];
     struct yb_node_flushing flushing[YB_NODE_FLUSHES];
 
+    struct yb_node_descents *descents; /* NULL: there is one tier. */
+
     bool inventoried;        /* The inventory of this life named what was on the shelf. */
     bool listed;             /* The directory knows that nothing more is found. */
     uint32_t unclaimed_left; /* Records to look at for what has to be named still. */
@@ -171,6 +177,10 @@ bool yb_node_level_works(const struct yb_node_level *level);
 /* Tell the directory that a block is in a tier now, or not any more. */
 void yb_node_below_publish(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,
                            uint8_t mode);
+
+/* Tell the directory of tiers that have lost the block, unless it is on its way to another one:
+ * then it is told when it is there, so that the block is named somewhere all the time. */
+void yb_node_below_withdraw_gone(struct yb_node *node, struct yb_shelf_record *record);
 
 /* No tier has it and none is getting it: its record goes. Returns whether it went. */
 bool yb_node_below_forget(struct yb_node *node, struct yb_shelf_record *record);
@@ -202,5 +212,19 @@ void yb_node_load_stop(struct yb_node *node);
 
 /* ---- node_demote.c ---- */
 void yb_node_demote_tick(struct yb_node *node);
+
+/* The store of a record's block has ended: book and publish it. Returns false if the tier has
+ * refused it, and it lies nowhere else: then the record is gone. */
+bool yb_node_below_stored(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,
+                          enum yb_status status);
+
+/* ---- node_descend.c ---- */
+YB_CHECKED enum yb_status yb_node_descend_create(struct yb_node *node);
+void yb_node_descend_destroy(struct yb_node *node);
+
+/* A tier will lose the block before long. Returns whether it is to be moved before. */
+bool yb_node_descend(struct yb_node *node, uint32_t level, struct yb_shelf_record *record);
+void yb_node_descend_tick(struct yb_node *node);
+bool yb_node_descend_idle(const struct yb_node *node);
 
 #endif /* YB_NODE_NODE_BELOW_H */

@@ -14,6 +14,8 @@
 
 _Static_assert((YB_NODE_QUEUE & QUEUE_MASK) == 0, "places are found by a mask");
 
+static void store_elsewhere(struct yb_node *node, struct yb_block *block, uint8_t tried);
+
 /* ---- one store ------------------------------------------------------------------------------- */
 
 static void
@@ -35,34 +37,50 @@ storing_end(struct yb_node_storing *storing)
     yb_pool_give(below->stores, storing);
 }
 
+bool
+yb_node_below_stored(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,
+                     enum yb_status status)
+{
+    uint8_t bit = (uint8_t)(1u << level);
+    bool refused = status != YB_OK && status != YB_STALE && status != YB_IN_DOUBT;
+
+    if (record == NULL || record->state != YB_SHELF_LIVE) {
+        return true; /* It was ended meanwhile, and is being killed. */
+    }
+    record->storing &= (uint8_t)~bit;
+    if (status == YB_OK) {
+        record->resident |= bit;
+        yb_node_below_publish(node, record, level, YB_WIRE_MODE_ADD_REPLICA); /* L1 */
+    } else {
+        yb_node_count(node, YB_NODE_STAT_STORES_FAILED, 1);
+    }
+    yb_node_below_withdraw_gone(node, record);
+    if (status == YB_IN_DOUBT && record->resident == 0 && record->storing == 0) {
+        record->resident |= bit; /* It may be there all the same: */
+        yb_node_below_end(node, record);
+        return true;
+    }
+    return !yb_node_below_forget(node, record) || !refused;
+}
+
 static void
 on_stored(struct yb_tier_op *op, enum yb_status status)
 {
     struct yb_node_storing *storing = (struct yb_node_storing *)op;
     struct yb_node *node = storing->node;
-    uint32_t level = storing->level;
+    struct yb_block *block = storing->block;
+    uint8_t tried = storing->tried;
     struct yb_shelf_record *record =
         yb_shelf_of(node->below->shelf, storing->store.record.hash, storing->store.record.grant);
 
-    storing_end(storing);
-    if (record == NULL || record->state != YB_SHELF_LIVE) {
-        return; /* It was ended meanwhile, and is being killed. */
-    }
-    record->storing &= (uint8_t) ~(1u << level);
-    if (status == YB_OK) {
-        record->resident |= (uint8_t)(1u << level);
+    if (status == YB_OK && record != NULL && record->state == YB_SHELF_LIVE) {
         yb_node_count(node, YB_NODE_STAT_STORED, 1);
         yb_node_count(node, YB_NODE_STAT_STORED_BYTES, record->size);
-        yb_node_below_publish(node, record, level, YB_WIRE_MODE_ADD_REPLICA); /* L1 */
-        return;
     }
-    yb_node_count(node, YB_NODE_STAT_STORES_FAILED, 1);
-    if (status == YB_IN_DOUBT && record->resident == 0 && record->storing == 0) {
-        record->resident |= (uint8_t)(1u << level); /* It may be there all the same: */
-        yb_node_below_end(node, record);
-        return;
+    if (!yb_node_below_stored(node, record, storing->level, status)) {
+        store_elsewhere(node, block, tried);
     }
-    (void)yb_node_below_forget(node, record);
+    storing_end(storing);
 }
 
 /* The flags that a block has below. A soft pin that ends is for memory alone: nobody down there
@@ -105,7 +123,7 @@ record_for(struct yb_node *node, const struct yb_block *block)
 }
 
 static enum yb_status
-store(struct yb_node *node, struct yb_block *block, uint32_t number)
+store(struct yb_node *node, struct yb_block *block, uint32_t number, uint8_t tried)
 {
     struct yb_node_below *below = node->below;
     struct yb_shelf_record *record = record_for(node, block);
@@ -143,6 +161,7 @@ store(struct yb_node *node, struct yb_block *block, uint32_t number)
         .node = node,
         .block = block,
         .level = (uint8_t)number,
+        .tried = (uint8_t)(tried | 1u << number),
         .iov = {.iov_base = (void *)(uintptr_t)yb_node_bytes(node, block),
                 .iov_len = (size_t)block->size},
         .next = below->storing,
@@ -165,13 +184,15 @@ store(struct yb_node *node, struct yb_block *block, uint32_t number)
 
 /* ---- what goes down -------------------------------------------------------------------------- */
 
-/* Return the set of tiers that a block goes to now. */
+/* Return the set of tiers that a block goes to now, but for those that did not take it. */
 static uint8_t
-wanted(const struct yb_node *node, const struct yb_block *block, enum yb_move_when when)
+wanted_but(const struct yb_node *node, const struct yb_block *block, enum yb_move_when when,
+           uint8_t tried)
 {
     const struct yb_node_below *below = node->below;
     const struct yb_shelf_record *record = yb_shelf_of(below->shelf, block->hash, block->grant);
     uint8_t levels = 0;
+    bool faster = false;
 
     for (uint32_t i = 0; i < below->level_count; i++) {
         const struct yb_node_level *level = &below->levels[i];
@@ -181,15 +202,24 @@ wanted(const struct yb_node *node, const struct yb_block *block, enum yb_move_wh
             .accesses = block->accesses,
             .accesses_min = node->options.write_accesses,
             .there = record != NULL && ((record->resident | record->storing) >> i & 1) != 0,
-            .working = yb_node_level_works(level),
+            .working = yb_node_level_works(level) && (tried >> i & 1) == 0,
+            .faster = faster,
             .object = level->kind == YB_WIRE_TIER_OBJECT,
             .versioned = (block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) != 0,
             .loaded = block->loaded != 0,
         };
+        bool down = yb_move_down(&facts);
 
-        levels |= (uint8_t)(yb_move_down(&facts) ? 1u << i : 0);
+        levels |= (uint8_t)(down ? 1u << i : 0);
+        faster = faster || down || facts.there;
     }
     return levels;
+}
+
+static uint8_t
+wanted(const struct yb_node *node, const struct yb_block *block, enum yb_move_when when)
+{
+    return wanted_but(node, block, when, 0);
 }
 
 static bool
@@ -206,16 +236,34 @@ fits(const struct yb_node *node, const struct yb_block *block)
 
 /* Begin the stores of a block. Returns whether all that are wanted are under way. */
 static bool
-send_down(struct yb_node *node, struct yb_block *block, uint8_t levels)
+send_down_but(struct yb_node *node, struct yb_block *block, uint8_t levels, uint8_t tried)
 {
     bool all = true;
 
     for (uint32_t i = 0; i < node->below->level_count; i++) {
         if ((levels >> i & 1) != 0) {
-            all = store(node, block, i) == YB_OK && all;
+            all = store(node, block, i, tried) == YB_OK && all;
         }
     }
     return all;
+}
+
+static bool
+send_down(struct yb_node *node, struct yb_block *block, uint8_t levels)
+{
+    return send_down_but(node, block, levels, 0);
+}
+
+/* A tier refused the block (full, out of budget, failing), and no other has it: the next one is
+ * asked while it is still here. */
+static void
+store_elsewhere(struct yb_node *node, struct yb_block *block, uint8_t tried)
+{
+    uint8_t levels = node->stopping || block->state != YB_BLOCK_GRANTED
+                         ? 0
+                         : wanted_but(node, block, YB_MOVE_EVICTING, tried);
+
+    (void)send_down_but(node, block, levels, tried);
 }
 
 static void
@@ -245,7 +293,7 @@ pump(struct yb_node *node)
         uint8_t levels;
 
         if (block->state == YB_BLOCK_GRANTED && block->grant == below->queue[place].grant) {
-            levels = wanted(node, block, YB_MOVE_EVICTING);
+            levels = wanted(node, block, YB_MOVE_WAITED);
             if (levels != 0 && (!fits(node, block) || !send_down(node, block, levels))) {
                 return;
             }

@@ -72,6 +72,9 @@ extern const struct yb_stats_label yb_node_label_tier;
       "blocks that made room and lie in a tier below")                                              \
     X(DEMOTE_DROPPED, COUNTER, COUNT, "demote_dropped", NULL, NULL,                                 \
       "blocks that made room and were lost, for no tier below could take them in time")             \
+    X(DESCENDED,    COUNTER, COUNT, "descended", NULL, NULL,                                        \
+      "blocks that a tier was about to lose and the next one below has taken")                      \
+    X(DESCENDED_BYTES, COUNTER, BYTES, "descended", NULL, NULL, "bytes of such blocks")             \
     X(LOADED,       COUNTER, COUNT, "loaded", NULL, NULL, "blocks that came up from below")         \
     X(LOADED_BYTES, COUNTER, BYTES, "loaded", NULL, NULL, "bytes of such blocks")                   \
     X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", NULL, NULL, "loads that a tier could not do")   \

@@ -46,7 +46,7 @@ yb_node_below_find(struct yb_node *node, uint32_t tenant, struct yb_id hash, uin
         return NULL;
     }
     if ((record->resident & record->claimed) == 0) {
-        if (record->told != 0) {
+        if ((record->told | record->claimed) != 0) { /* Or on its way to the next tier. */
             *status_out = YB_NOT_READY;
         }
         return NULL;
@@ -97,6 +97,18 @@ yb_node_below_publish(struct yb_node *node, struct yb_shelf_record *record, uint
         record->told &= (uint8_t)~bit;
     } else {
         record->told |= bit;
+    }
+}
+
+void
+yb_node_below_withdraw_gone(struct yb_node *node, struct yb_shelf_record *record)
+{
+    uint8_t gone = (uint8_t)((record->claimed | record->told) & ~record->resident);
+
+    for (uint32_t i = 0; i < node->below->level_count && record->storing == 0; i++) {
+        if ((gone >> i & 1) != 0) {
+            yb_node_below_publish(node, record, i, YB_WIRE_MODE_WITHDRAW); /* L5 */
+        }
     }
 }
 
@@ -177,6 +189,17 @@ on_recovered(void *owner, enum yb_status status)
     yb_publisher_wake(node->publisher);
 }
 
+/* Whether nobody has the block any more that a tier has lost, and another tier could have. */
+static bool
+was_last(const struct yb_node_level *level, const struct yb_shelf_record *record)
+{
+    const struct yb_node *node = level->node;
+    const struct yb_block *block = yb_block_granted(node->blocks, record->hash);
+
+    return level->number + 1u < node->below->level_count && record->resident == 0 &&
+           record->storing == 0 && (block == NULL || block->grant != record->grant);
+}
+
 static void
 on_tier_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
 {
@@ -190,14 +213,24 @@ on_tier_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
     }
     yb_node_count(node, YB_NODE_STAT_BELOW_LOST, 1);
     record->resident &= (uint8_t)~bit;
-    if (((record->claimed | record->told) & bit) != 0) {
-        yb_node_below_publish(node, record, level->number, YB_WIRE_MODE_WITHDRAW);
-    }
+    yb_node_below_withdraw_gone(node, record);
+    yb_node_count(node, YB_NODE_STAT_DEMOTE_DROPPED, was_last(level, record) && why == YB_NO_SPACE);
     if (why != YB_NO_SPACE && record->resident == 0 && record->storing == 0) {
         yb_node_below_end(node, record); /* A medium that is away may come back with it. */
         return;
     }
     (void)yb_node_below_forget(node, record);
+}
+
+static bool
+on_leaving(void *owner, struct yb_id hash, uint64_t grant)
+{
+    const struct yb_node_level *level = owner;
+    struct yb_node *node = level->node;
+    struct yb_shelf_record *record = yb_shelf_of(node->below->shelf, hash, grant);
+
+    return record != NULL && record->state == YB_SHELF_LIVE &&
+           yb_node_descend(node, level->number, record);
 }
 
 static void
@@ -220,6 +253,7 @@ static const struct yb_tier_events tier_events = {
     .found = on_found,
     .recovered = on_recovered,
     .lost = on_tier_lost,
+    .leaving = on_leaving,
     .aside = on_aside,
 };
 
@@ -406,6 +440,7 @@ yb_node_below_tick(struct yb_node *node)
     yb_node_kill_tick(node);
     yb_node_load_tick(node);
     yb_node_demote_tick(node);
+    yb_node_descend_tick(node);
 }
 
 static const char *const tier_words[] = {"miss", "device", "dram", "ssd", "object"};
@@ -556,7 +591,7 @@ yb_node_below_create(struct yb_node *node)
                                         &below->loads)) != YB_OK) {
         return status;
     }
-    return YB_OK;
+    return yb_node_descend_create(node);
 }
 
 void
@@ -616,7 +651,8 @@ yb_node_below_idle(const struct yb_node *node)
             return false;
         }
     }
-    return below->storing == NULL && below->loading == NULL && yb_node_kill_idle(node);
+    return below->storing == NULL && below->loading == NULL && yb_node_descend_idle(node) &&
+           yb_node_kill_idle(node);
 }
 
 void
@@ -636,6 +672,7 @@ yb_node_below_destroy(struct yb_node *node)
     if (below->loads != NULL) {
         yb_pool_destroy(&below->loads);
     }
+    yb_node_descend_destroy(node);
     yb_shelf_destroy(&below->shelf);
     free(below);
     node->below = NULL;

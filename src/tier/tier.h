@@ -167,6 +167,11 @@ struct yb_tier_events {
      * is gone. */
     void (*lost)(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why);
 
+    /* A RESIDENT block will be lost before long, for want of room. Returns whether somebody wants
+     * to read it before: for that the tier puts the loss off, as long as stores have room without
+     * it, and no longer (T4). NULL: nobody ever does. */
+    bool (*leaving)(void *owner, struct yb_id hash, uint64_t grant);
+
     /* The tier steps aside, or is back (OK). `why` is a sentence with the remedy, borrowed. */
     void (*aside)(void *owner, enum yb_status status, const char *why);
 };

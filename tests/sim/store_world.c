@@ -366,9 +366,9 @@ make_tiers(struct store_role *role)
     role->tiers[1] = (struct yb_node_tier){YB_WIRE_TIER_OBJECT, open_object, role};
     role->tier_random = options->seed * 977 + role->number;
     for (uint32_t i = 0; i < options->tiers; i++) {
-        STORE_CHECK(role->world,
-                    yb_memory_medium_create(options->tier_bytes, options->seed * 8 + role->number,
-                                            &role->media[i]) == YB_OK);
+        STORE_CHECK(role->world, yb_memory_medium_create(
+                                     i == 1 ? options->object_bytes : options->tier_bytes,
+                                     options->seed * 8 + role->number, &role->media[i]) == YB_OK);
     }
 }
 
@@ -675,6 +675,8 @@ store_world_create(const struct store_options *options)
     world->options.lease_ms = options->lease_ms != 0 ? options->lease_ms : 400;
     world->options.pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : 1u << 20;
     world->options.tier_bytes = options->tier_bytes != 0 ? options->tier_bytes : 1u << 20;
+    world->options.object_bytes =
+        options->object_bytes != 0 ? options->object_bytes : world->options.tier_bytes;
     world->options.tier_ms = options->tier_ms != 0 ? options->tier_ms : 2;
     world->storage = (struct yb_directory_storage){load_file, store_file, world};
     world->sim = yb_sim_create(options->seed);

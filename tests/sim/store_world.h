@@ -55,6 +55,7 @@ struct store_options {
     bool engines;             /* Nodes lend their pools, to who reads them from beside. */
     uint32_t tiers;           /* Below each node's memory: 0 to 2. */
     uint64_t tier_bytes;      /* Of each; 0: 1 MiB. */
+    uint64_t object_bytes;    /* Of the second; 0: as much. */
     const char *write_policy; /* NULL: the node's default. */
     uint32_t tier_ms;         /* How long they take, at most; 0: 2. */
     uint32_t late;            /* The last so many nodes are not started by create. */

@@ -309,6 +309,195 @@ test_tiers__puts_go_on_when_the_disk_stands_still(void **state)
     store_steps_end(world);
 }
 
+/* ---- from the disk to the object store ------------------------------------------------------- */
+
+/* Memory and disk together have room for less than MANY blocks. */
+static struct store_world *
+begin_small(const char *policy)
+{
+    struct store_world *world =
+        store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                  .nodes = 1,
+                                                  .clients = 2,
+                                                  .tiers = 2,
+                                                  .policy = "lru",
+                                                  .pool_bytes = 96u * 1024u,
+                                                  .tier_bytes = 96u * 1024u,
+                                                  .object_bytes = 4u << 20,
+                                                  .write_policy = policy});
+
+    store_judge_loss(world->judge);
+    return world;
+}
+
+static uint32_t
+count_in(struct store_world *world, uint32_t level)
+{
+    struct yb_shelf *shelf = below_of(world, 0)->shelf;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < yb_shelf_span(shelf); i++) {
+        const struct yb_shelf_record *record = yb_shelf_at(shelf, i);
+
+        count += record->state == YB_SHELF_LIVE && (record->resident >> level & 1) != 0;
+    }
+    return count;
+}
+
+static uint32_t
+count_found(struct store_world *world)
+{
+    uint32_t count = 0;
+
+    for (uint32_t key = 0; key < MANY; key++) {
+        uint64_t value = 0;
+        enum yb_status status = store_get(world, 1, key, &value);
+
+        assert_true(status == YB_OK || status == YB_NOT_FOUND);
+        assert_true(status != YB_OK || value == 100 + key);
+        count += status == YB_OK;
+    }
+    return count;
+}
+
+/* How blocks follow each other in the object store: the newest comes first. */
+struct order {
+    struct store_world *world;
+    uint32_t last;
+    uint32_t count;
+    uint32_t neighbours;
+};
+
+static void
+see_order(void *context, const struct yb_tier_record *record, const void *bytes)
+{
+    struct order *order = context;
+    uint32_t key = 0;
+
+    (void)bytes;
+    while (!yb_id_equal(hash_of(order->world, key), record->hash)) {
+        key++;
+    }
+    order->neighbours += key + 1 == order->last;
+    order->last = key;
+    order->count++;
+}
+
+static void
+test_tiers__what_the_disk_has_no_room_for_goes_on_to_the_object_store(void **state)
+{
+    struct store_world *world = begin_small("back");
+    struct order order = {.world = world, .last = MANY};
+
+    (void)state;
+    put_many(world);
+    assert_true(count_in(world, 0) < MANY / 2);
+    assert_true(count_in(world, 1) > 0 && count_in(world, 1) < MANY); /* And nothing else. */
+    yb_memory_medium_visit(store_node(world, 0)->media[1], see_order, &order);
+    assert_true(order.neighbours > order.count * 3 / 4); /* What came together went together. */
+    assert_int_equal(count_found(world), MANY);
+    store_run_ms(world, 1000); /* What was read up made others go down again. */
+    assert_int_equal(count_found(world), MANY);
+    store_steps_end(world);
+}
+
+/* C2: the object store stands still; the disk clears what it has to. */
+static void
+test_tiers__the_disk_does_not_wait_for_the_object_store(void **state)
+{
+    struct store_world *world = begin_small("back");
+    struct yb_memory_faults *object = yb_memory_medium_faults(store_node(world, 0)->media[1]);
+
+    (void)state;
+    object->stalled = true;
+    put_many(world);
+    assert_int_equal(count_in(world, 1), 0);
+    object->stalled = false;
+    store_run_ms(world, 1000);
+    assert_true(count_found(world) < MANY);
+    store_steps_end(world);
+}
+
+/* L5: what the disk has lost meanwhile is there when the object store has it. */
+static void
+test_tiers__a_block_on_its_way_down_stays_named(void **state)
+{
+    struct store_world *world = begin_small("back");
+    struct yb_memory_faults *object = yb_memory_medium_faults(store_node(world, 0)->media[1]);
+    uint32_t moving = 0;
+    uint32_t keys[MANY];
+
+    (void)state;
+    object->stalled = true;
+    put_many(world);
+    for (uint32_t key = 0; key < MANY; key++) {
+        const struct yb_shelf_record *record =
+            yb_shelf_find(below_of(world, 0)->shelf, hash_of(world, key));
+
+        if (record != NULL && record->resident == 0 && record->storing == 2) {
+            keys[moving++] = key;
+        }
+    }
+    assert_true(moving > 0);
+    object->stalled = false;
+    store_run_ms(world, 1000);
+    for (uint32_t i = 0; i < moving; i++) {
+        uint64_t value = 0;
+
+        assert_int_equal(store_exist(world, 1, keys[i]), YB_OK);
+        assert_int_equal(store_get(world, 1, keys[i], &value), YB_OK);
+        assert_int_equal(value, 100 + keys[i]);
+    }
+    store_steps_end(world);
+}
+
+/* A14: on its way from one tier to the next it is removed, and is in neither afterwards. */
+static void
+test_tiers__what_is_removed_on_its_way_down_does_not_come_back(void **state)
+{
+    struct store_world *world = begin_small("back");
+    struct yb_memory_faults *object = yb_memory_medium_faults(store_node(world, 0)->media[1]);
+    uint32_t moving = MANY;
+    struct store_op *op;
+
+    (void)state;
+    object->stalled = true;
+    put_many(world);
+    for (uint32_t key = 0; key < MANY; key++) {
+        const struct yb_shelf_record *record =
+            yb_shelf_find(below_of(world, 0)->shelf, hash_of(world, key));
+
+        moving = record != NULL && record->storing == 2 ? key : moving;
+    }
+    assert_true(moving < MANY);
+    op = store_op(world, 0, YB_CLIENT_REMOVE, &moving, 1, 5000);
+    store_submit(op);
+    store_run_ms(world, 300);
+    assert_int_equal(op->done, 0); /* Not before the object store has forgotten, too. */
+    object->stalled = false;
+    assert_true(store_settle(world, 6000));
+    assert_int_equal(op->items[0].status, YB_OK);
+    DO(world, {STEP_WAIT, .ms = 300}, {STEP_CRASH, .node = 1}, {STEP_START, .node = 1},
+       {.kind = STEP_READY}, {STEP_WAIT, .ms = 300},
+       {STEP_GET, .key = moving, .wanted = YB_NOT_FOUND});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__what_the_disk_refuses_the_object_store_takes(void **state)
+{
+    struct store_world *world = begin_small("back");
+
+    (void)state;
+    faults(world, 0)->store_fail = MANY;
+    put_many(world);
+    store_run_ms(world, 100);
+    assert_int_equal(count_in(world, 0), 0);
+    assert_true(count_in(world, 1) > 0);
+    assert_int_equal(count_found(world), MANY);
+    store_steps_end(world);
+}
+
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 /* C5: many readers of one block are one load. */
@@ -421,6 +610,11 @@ main(void)
         cmocka_unit_test(test_tiers__a_removal_is_answered_when_every_tier_has_forgotten),
         cmocka_unit_test(test_tiers__more_than_memory_holds_is_there_with_each_policy),
         cmocka_unit_test(test_tiers__puts_go_on_when_the_disk_stands_still),
+        cmocka_unit_test(test_tiers__what_the_disk_has_no_room_for_goes_on_to_the_object_store),
+        cmocka_unit_test(test_tiers__the_disk_does_not_wait_for_the_object_store),
+        cmocka_unit_test(test_tiers__a_block_on_its_way_down_stays_named),
+        cmocka_unit_test(test_tiers__what_is_removed_on_its_way_down_does_not_come_back),
+        cmocka_unit_test(test_tiers__what_the_disk_refuses_the_object_store_takes),
         cmocka_unit_test(test_tiers__readers_of_one_block_share_its_load),
         cmocka_unit_test(test_tiers__a_load_that_nobody_waits_for_ends),
         cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),

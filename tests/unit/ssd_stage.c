@@ -292,6 +292,14 @@ on_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
     }
 }
 
+static bool
+on_leaving(void *owner, struct yb_id hash, uint64_t grant)
+{
+    struct stage *stage = owner;
+
+    return stage->on_leaving != NULL && stage->on_leaving(stage, hash, grant);
+}
+
 static void
 on_aside(void *owner, enum yb_status status, const char *why)
 {
@@ -301,8 +309,11 @@ on_aside(void *owner, enum yb_status status, const char *why)
     (void)snprintf(stage->why, sizeof stage->why, "%s", why);
 }
 
-static const struct yb_tier_events events = {
-    .found = on_found, .recovered = on_recovered, .lost = on_lost, .aside = on_aside};
+static const struct yb_tier_events events = {.found = on_found,
+                                             .recovered = on_recovered,
+                                             .lost = on_lost,
+                                             .leaving = on_leaving,
+                                             .aside = on_aside};
 
 /* ---- the stage -------------------------------------------------------------------------- */
 

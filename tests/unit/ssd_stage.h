@@ -66,6 +66,7 @@ struct stage {
     uint32_t lost_count;
     bool (*wants)(struct stage *stage, const struct yb_tier_record *record); /* NULL: everything. */
     void (*on_lost)(struct stage *stage, struct yb_id hash, uint64_t grant);
+    bool (*on_leaving)(struct stage *stage, struct yb_id hash, uint64_t grant);
     void *owner;
     bool recovered;
     enum yb_status recovered_status;

@@ -115,6 +115,9 @@ test_move__each_policy_has_its_moment(void **state)
         {YB_MOVE_THROUGH, YB_MOVE_EVICTING, 0, true}, /* Nothing is lost if that can be helped. */
         {YB_MOVE_BACK, YB_MOVE_EVICTING, 0, true},
         {YB_MOVE_SELECTIVE, YB_MOVE_EVICTING, 0, true},
+        {YB_MOVE_BACK, YB_MOVE_LEAVING, 0, true},
+        {YB_MOVE_THROUGH, YB_MOVE_WAITED, 0, true},
+        {YB_MOVE_SELECTIVE, YB_MOVE_WAITED, 1, true}, /* It was decided before. */
     };
 
     (void)state;
@@ -133,6 +136,29 @@ test_move__each_policy_has_its_moment(void **state)
         facts.there = false;
         facts.working = false; /* nor to a tier that has stepped aside. */
         assert_false(yb_move_down(&facts));
+    }
+}
+
+static void
+test_move__what_wants_room_goes_one_tier_down(void **state)
+{
+    static const struct {
+        enum yb_move_policy policy;
+        enum yb_move_when when;
+        bool goes; /* Though a tier above has it. */
+    } rows[] = {
+        {YB_MOVE_BACK, YB_MOVE_EVICTING, false},     {YB_MOVE_SELECTIVE, YB_MOVE_EVICTING, false},
+        {YB_MOVE_THROUGH, YB_MOVE_EVICTING, true},   {YB_MOVE_THROUGH, YB_MOVE_LEAVING, false},
+        {YB_MOVE_THROUGH, YB_MOVE_GRANTED, true},    {YB_MOVE_THROUGH, YB_MOVE_WAITED, true},
+        {YB_MOVE_SELECTIVE, YB_MOVE_ACCESSED, true}, {YB_MOVE_SELECTIVE, YB_MOVE_WAITED, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct yb_move_facts facts = {
+            .policy = rows[i].policy, .when = rows[i].when, .working = true, .faster = true};
+
+        assert_int_equal(yb_move_down(&facts), rows[i].goes);
     }
 }
 
@@ -322,6 +348,7 @@ main(void)
         cmocka_unit_test(test_shelf__shows_readers_nothing_that_is_on_its_way_out),
         cmocka_unit_test(test_shelf__refuses_sizes_that_make_no_sense),
         cmocka_unit_test(test_move__each_policy_has_its_moment),
+        cmocka_unit_test(test_move__what_wants_room_goes_one_tier_down),
         cmocka_unit_test(test_move__versions_never_lie_in_an_object_store),
         cmocka_unit_test(test_move__stores_keep_a_part_of_the_memory_and_no_more),
         cmocka_unit_test(test_move__policies_have_names),

@@ -20,7 +20,8 @@ struct kept {
     char tenant[65];
     uint8_t *bytes; /* Key, then value. */
     bool synced;
-    bool known; /* To the tier that is running. */
+    bool known;   /* To the tier that is running. */
+    bool leaving; /* Its owner was told that it will be lost. */
     uint8_t accesses;
 };
 
@@ -307,6 +308,27 @@ reclaim(struct memory_tier *memory, uint64_t bytes)
     return true;
 }
 
+/* Above three quarters, the oldest blocks are told of before they are lost. */
+static void
+announce(struct memory_tier *memory)
+{
+    const struct yb_tier_events *events = memory->tier.events;
+    struct yb_memory_medium *medium = memory->medium;
+    uint64_t stays = medium->capacity / 4 * 3;
+
+    for (struct kept *kept = medium->kept; kept != NULL; kept = kept->next) {
+        if (stays >= kept->record.size) {
+            stays -= kept->record.size;
+            continue;
+        }
+        stays = 0;
+        if (events->leaving != NULL && kept->synced && kept->known && !kept->leaving) {
+            kept->leaving = true;
+            (void)events->leaving(memory->tier.owner, kept->record.hash, kept->record.grant);
+        }
+    }
+}
+
 static bool
 is_killed(const struct yb_memory_medium *medium, struct yb_id hash, uint64_t grant)
 {
@@ -358,6 +380,7 @@ write_block(struct memory_tier *memory, struct work *work)
     memory->info.written_bytes += kept->record.size;
     memory->info.writes++;
     work->kept = kept;
+    announce(memory);
     return YB_OK;
 }
 
@@ -721,7 +744,7 @@ memory_destroy(struct yb_tier *tier)
 
     yb_loop_disarm(memory->options.loop, &memory->timer);
     for (struct kept *kept = memory->medium->kept; kept != NULL; kept = kept->next) {
-        kept->known = false;
+        kept->known = kept->leaving = false;
     }
     memory->tier.magic = 0;
     free(memory);

@@ -9,7 +9,9 @@
  *     medium create --> tier create --> (crash: tier destroy, medium crash) --> tier create ...
  *
  * A store takes `store_ns` to be written and `sync_ns` more to be safe; only then is it RESIDENT. A
- * crash in between leaves it, or does not. Kills and flushes take `sync_ns`.
+ * crash in between leaves it, or does not. Kills and flushes take `sync_ns`. Above three quarters
+ * of its capacity it tells of the oldest blocks that they will be lost, which happens when it is
+ * full.
  *
  * Threads   One: the loop's. A medium has one tier at a time.
  * Memory    The medium owns copies of what it keeps.

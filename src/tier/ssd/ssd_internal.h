@@ -201,7 +201,8 @@ enum yb_ssd_reclaim_step {
     YB_SSD_RECLAIM_WALK,    /* Looks at its heads. */
     YB_SSD_RECLAIM_LOAD,    /* Reads a block that moves ... */
     YB_SSD_RECLAIM_STORE,   /* ... until it is staged. */
-    YB_SSD_RECLAIM_DURABLE, /* Waits until all that moved is durable. */
+    YB_SSD_RECLAIM_DURABLE, /* Waits until all that moved is durable, ... */
+    YB_SSD_RECLAIM_LINGER,  /* ... and until the room is needed, for who reads what will be lost. */
     YB_SSD_RECLAIM_FREE,    /* Writes the header ... */
     YB_SSD_RECLAIM_SYNC,    /* ... until that is durable. */
     YB_SSD_RECLAIM_SWEEP,   /* Asks the index for what a torn footer does not name. */
@@ -211,7 +212,8 @@ struct yb_ssd_reclaim {
     struct yb_ssd_transfer transfer; /* First. */
     enum yb_ssd_reclaim_step step;
     enum yb_ssd_pass pass;
-    bool torn; /* The footer does not name everything. */
+    bool torn;   /* The footer does not name everything. */
+    bool wanted; /* Somebody reads what will be lost. */
     uint32_t segment;
     uint32_t page;
     uint32_t offset; /* In the page. */
@@ -445,6 +447,9 @@ void yb_ssd_segments_synced(struct yb_ssd *ssd);
 /* Whether the open segment has room for a record; room_total: all that stores may use. */
 bool yb_ssd_segment_fits(const struct yb_ssd *ssd, const struct yb_tier_record *record);
 uint64_t yb_ssd_room_total(const struct yb_ssd *ssd);
+
+/* Whether stores could fill one whole segment more without reclaim. */
+bool yb_ssd_spare_segment(const struct yb_ssd *ssd);
 
 /* Close the open segment and go on in the next. False: not yet. */
 bool yb_ssd_segment_switch(struct yb_ssd *ssd);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reclaim: the heads of a sealed segment are read three times. First what is pinned or was read
- * since it came is appended anew. When that is durable, what has no other copy is lost: hidden, and
- * its owner told. Then the header says FREE, durably, and only then the entries that point there
- * go: until then a kill sets both bits (A14, S1).
+ * since it came is appended anew, and the owner is told of the rest, which will be lost: if it
+ * wants to read some of that, reclaim stands still as long as stores have a segment to go on with.
+ * Then what has no other copy is lost: hidden, and its owner told. Then the header says FREE,
+ * durably, and only then the entries that point there go: until then a kill sets both bits (A14,
+ * S1).
  */
 #include <string.h>
 
@@ -80,6 +82,7 @@ begin(struct yb_ssd *ssd)
     ssd->segments[victim].state = YB_SSD_SEGMENT_RECLAIMED;
     reclaim->segment = victim;
     reclaim->torn = ssd->segments[victim].pages == 0;
+    reclaim->wanted = false;
     reclaim->moved_end = 0;
     reclaim->budget = ssd->segment_bytes / 1000 * ssd->options.reinsert_permille;
     pass_begin(ssd, YB_SSD_PASS_MOVE);
@@ -131,6 +134,13 @@ free_write(struct yb_ssd *ssd)
                           reclaim->block, YB_SSD_BLOCK_BYTES);
 }
 
+/* Whether stores have room enough for what is to be lost to wait. */
+static bool
+may_linger(const struct yb_ssd *ssd)
+{
+    return yb_ssd_spare_segment(ssd) && !yb_ssd_index_full(ssd->index);
+}
+
 static void
 pass_end(struct yb_ssd *ssd)
 {
@@ -141,6 +151,8 @@ pass_end(struct yb_ssd *ssd)
         if (ssd->durable_end < reclaim->moved_end) {
             reclaim->step = YB_SSD_RECLAIM_DURABLE;
             yb_ssd_write_flush(ssd);
+        } else if (reclaim->wanted && may_linger(ssd)) {
+            reclaim->step = YB_SSD_RECLAIM_LINGER;
         } else {
             pass_begin(ssd, YB_SSD_PASS_LOSE);
         }
@@ -200,6 +212,24 @@ page_read(struct yb_ssd *ssd)
 
 /* ---- the first pass: what moves --------------------------------------------------------- */
 
+/* Whether another record of the same grant is RESIDENT. */
+static bool
+has_twin(const struct yb_ssd *ssd, const struct yb_ssd_entry *one)
+{
+    uint64_t cursor = 0;
+    uint32_t number;
+
+    while ((number = yb_ssd_index_next(ssd->index, one->hash, &cursor)) != YB_SSD_INDEX_NONE) {
+        struct yb_ssd_entry entry = yb_ssd_index_get(ssd->index, number);
+
+        if (entry.grant == one->grant && entry.unit != one->unit && !entry.hidden &&
+            !entry.storing) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool
 moves(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
 {
@@ -217,6 +247,18 @@ moves(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
     }
     ssd->reclaim.budget -= bytes;
     return true;
+}
+
+/* What does not move will be lost: somebody may want to read it before. */
+static void
+announce(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
+{
+    const struct yb_tier_events *events = ssd->options.events;
+
+    if (events->leaving != NULL && !entry->hidden && !entry->storing &&
+        !yb_ssd_is_dead(ssd, entry) && !has_twin(ssd, entry)) {
+        ssd->reclaim.wanted |= events->leaving(ssd->base.owner, entry->hash, entry->grant);
+    }
 }
 
 static void
@@ -272,24 +314,6 @@ move_entry(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
 
 /* ---- the second and third pass: what is lost -------------------------------------------- */
 
-/* Whether another record of the same grant is RESIDENT. */
-static bool
-has_twin(const struct yb_ssd *ssd, const struct yb_ssd_entry *one)
-{
-    uint64_t cursor = 0;
-    uint32_t number;
-
-    while ((number = yb_ssd_index_next(ssd->index, one->hash, &cursor)) != YB_SSD_INDEX_NONE) {
-        struct yb_ssd_entry entry = yb_ssd_index_get(ssd->index, number);
-
-        if (entry.grant == one->grant && entry.unit != one->unit && !entry.hidden &&
-            !entry.storing) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 let_go(struct yb_ssd *ssd, uint32_t number)
 {
@@ -338,6 +362,7 @@ walk(struct yb_ssd *ssd)
                 move_entry(ssd, &entry);
                 return;
             }
+            announce(ssd, &entry);
         }
     }
     yb_ssd_wake(ssd);
@@ -378,6 +403,11 @@ yb_ssd_reclaim_pump(struct yb_ssd *ssd)
         break;
     case YB_SSD_RECLAIM_WALK: walk(ssd); break;
     case YB_SSD_RECLAIM_SWEEP: sweep(ssd); break;
+    case YB_SSD_RECLAIM_LINGER:
+        if (!may_linger(ssd)) {
+            pass_begin(ssd, YB_SSD_PASS_LOSE);
+        }
+        break;
     default: break;
     }
 }

@@ -83,6 +83,12 @@ yb_ssd_room_total(const struct yb_ssd *ssd)
     return room > segment_room(ssd) ? room - segment_room(ssd) : 0;
 }
 
+bool
+yb_ssd_spare_segment(const struct yb_ssd *ssd)
+{
+    return yb_ssd_room_total(ssd) >= segment_room(ssd);
+}
+
 /* ---- footers ---------------------------------------------------------------------------- */
 
 bool
