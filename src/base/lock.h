@@ -26,6 +26,7 @@
     X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
     X(REPORTER, 18) /* engine/reporter.c: what waits to be told to the conductor */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
+    X(WATCH,   22) /* observe/watch.c: how many listen, and whether they go on */ \
     X(CONDUCTOR, 25) /* conductor/service_internal.h: the conductor, its log's next bytes */ \
     X(ENGINE,  30) /* transfer/engine_internal.h: batches, peers, notifications */   \
     X(SHM,     35) /* transfer/shm/shm_internal.h: sessions with processes of this host */ \

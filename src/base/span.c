@@ -27,7 +27,7 @@ struct slot {
     _Atomic uint64_t words[SPAN_WORDS];
 };
 
-_Static_assert(sizeof(struct slot) == 96, "stated in the header");
+_Static_assert(sizeof(struct slot) == 112, "stated in the header");
 
 struct yb_span_ring {
     uint32_t magic;
@@ -194,6 +194,34 @@ yb_span_snapshot(const struct yb_span_ring *ring, struct yb_span *spans_out, uin
         if (read_slot(ring, ticket, &spans_out[count]) == READ_WHOLE) {
             count++;
         }
+    }
+    return count;
+}
+
+uint32_t
+yb_span_follow(const struct yb_span_ring *ring, uint64_t *cursor, struct yb_span *spans_out,
+               uint32_t spans_max)
+{
+    uint64_t next;
+    uint32_t count = 0;
+
+    YB_ASSERT_OBJ(ring, RING_MAGIC);
+    next = atomic_load_explicit(&ring->next, memory_order_relaxed);
+    if (*cursor > next) {
+        *cursor = next;
+    }
+    if (next - *cursor > ring->capacity) {
+        *cursor = next - ring->capacity;
+    }
+    while (count < spans_max && *cursor < next) {
+        enum read_result result = read_slot(ring, *cursor, &spans_out[count]);
+
+        /* Half a ring later nobody writes it any more: its writer gave it up. */
+        if (result == READ_UNFINISHED && next - *cursor <= ring->capacity / 2) {
+            break;
+        }
+        count += result == READ_WHOLE;
+        (*cursor)++;
     }
     return count;
 }

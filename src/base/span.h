@@ -4,9 +4,10 @@
  *
  * Counters say how often; a span says which one. Every request, connection,
  * handshake and transfer leaves one record when it ends: who it belonged to
- * (trace), inside what (parent), from when to when, how many bytes, with whom,
- * on which path and tier, and how it ended. Spans with the same trace id, from
- * all processes, make the tree of one request.
+ * (trace), inside what (parent), from when to when, how long of that it
+ * waited, how many bytes, with whom, on which path and tier, and how it ended.
+ * Spans with the same trace id, from all processes, make the tree of one
+ * request.
  *
  * The ring keeps the last `capacity` records of the process. Writers never
  * wait: a full ring overwrites its oldest record. Each slot carries a sequence
@@ -19,9 +20,10 @@
  * A writer that finds its slot still being written by another, which was
  * overtaken by the whole ring meanwhile, gives its record up rather than wait.
  *
- * There are two ways to read. A snapshot looks and changes nothing: for the
- * admin page and for tests. A drain takes each record once, in order of
- * tickets: for the exporter, of which there is one.
+ * There are three ways to read. A snapshot looks and changes nothing: for the
+ * admin port and for tests. Following does, too, and goes on where it was: for
+ * streams, of which there may be several. A drain takes each record once, in
+ * order of tickets: for the exporter, of which there is one.
  *
  * Invariants
  *   R1  A record that is read is one that was written: no mixture of two.
@@ -34,7 +36,7 @@
  *
  * Threads   Any thread may write, without a lock; any thread may take a
  *           snapshot, without a lock. Drains serialise on a lock of rank SPAN.
- * Memory    The ring allocates its slots at create: 96 bytes each. Records are
+ * Memory    The ring allocates its slots at create: 112 bytes each. Records are
  *           copied in and out.
  * Time      None is read: callers fill in the times.
  */
@@ -59,7 +61,14 @@
     X(RESOLVE,   5, "resolve",   "a name turned into addresses")              \
     X(JOB,       6, "job",       "a blocking call in the helper pool")        \
     X(TRANSFER,  7, "transfer",  "bytes moved between two memories")          \
-    X(FETCH,     8, "fetch",     "blocks brought to where they are needed")
+    X(FETCH,     8, "fetch",     "blocks brought to where they are needed")   \
+    X(REQUEST,   9, "request",   "a prompt, from its arrival to its last token") \
+    X(PREFILL,  10, "prefill",   "its prompt, from memory for it to its first token") \
+    X(LOAD,     11, "load",      "KV from the store")                         \
+    X(PULL,     12, "pull",      "KV from the engine that computed it")       \
+    X(STORE,    13, "store",     "KV into the store")                         \
+    X(DECIDE,   14, "decide",    "where a request runs, and what is moved for it") \
+    X(INSTRUCTION, 15, "instruction", "a move, from its decision to its one outcome")
 
 #define YB_SPAN_PATH_MAP(X)                                                   \
     X(NONE,   0, "none")                                                      \
@@ -103,8 +112,11 @@ struct yb_span {
     uint64_t parent;    /* Zero: the root. */
     uint64_t start_ns;  /* Monotonic. */
     uint64_t end_ns;    /* Monotonic, not before start_ns. */
+    uint64_t began_ns;  /* Monotonic: it waited until then. Zero: it did not, or nobody knows. */
     uint64_t wall_ns;   /* Wall clock at start_ns. */
     uint64_t bytes;     /* Payload moved. */
+    uint64_t number;    /* What others call it: a call's type, the number of a decision, of an
+                         * instruction. */
     int32_t outcome;    /* enum yb_status */
     uint8_t kind;       /* enum yb_span_kind */
     uint8_t path;       /* enum yb_span_path */
@@ -112,7 +124,8 @@ struct yb_span {
     uint8_t work_class; /* enum yb_class */
 };
 
-_Static_assert(sizeof(struct yb_span) == 88, "eleven words without padding; 96 with the sequence");
+_Static_assert(sizeof(struct yb_span) == 104,
+               "thirteen words without padding; 112 with the sequence");
 
 /* Return the word of a value, "unknown" outside the table. Static strings. */
 const char *yb_span_kind_name(uint8_t kind);
@@ -148,6 +161,13 @@ void yb_span_write(struct yb_span_ring *ring, const struct yb_span *span);
  * many. Records that are being written are left out. */
 uint32_t yb_span_snapshot(const struct yb_span_ring *ring, struct yb_span *spans_out,
                           uint32_t spans_max);
+
+/* Copy the oldest records from ticket *cursor on, at most `spans_max`, to `spans_out`, oldest
+ * first, move *cursor behind them and return how many. Zero begins with the oldest that is kept,
+ * and UINT64_MAX, which becomes where writers are now, with what comes next. A record that is
+ * being written ends it; what was overwritten meanwhile, or given up, is passed over. */
+uint32_t yb_span_follow(const struct yb_span_ring *ring, uint64_t *cursor,
+                        struct yb_span *spans_out, uint32_t spans_max);
 
 /* Take the oldest records not yet taken, at most `spans_max`, to `spans_out`, oldest first,
  * and return how many: zero when there is none, or when the next one is still being written.

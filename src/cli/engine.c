@@ -13,8 +13,10 @@
 
 #include "cli/cli.h"
 #include "cli/store.h"
+#include "client/beside.h"
 #include "engine/reporter.h"
 #include "engine/service.h"
+#include "transfer/near.h"
 
 #define LISTEN_DEFAULT  "127.0.0.1:8000"
 #define CONNECTIONS_MAX 512u
@@ -54,6 +56,7 @@ struct stand {
     uint8_t roles;
     char name[NAME_BYTES];
     char address[YB_ADDRESS_TEXT_BYTES];
+    struct yb_stats *stats;
     struct yb_client *client;
     struct yb_transfer *transfer;
     struct yb_engine_reporter *reporter;
@@ -273,6 +276,9 @@ start_service(struct stand *stand)
     struct yb_engine_service_options options = {
         .engine = stand->engine,
         .model = stand->options.model,
+        .name = stand->name,
+        .stats = stand->stats,
+        .spans = {yb_transfer_spans(stand->transfer)},
         .connections_max = CONNECTIONS_MAX,
         .ended = on_ended,
         .context = stand,
@@ -282,6 +288,9 @@ start_service(struct stand *stand)
     struct yb_address bound;
     enum yb_status status = yb_address_parse(listen, 0, &options.address, why);
 
+    if (stand->client != NULL) {
+        options.spans[1] = yb_client_spans(stand->client);
+    }
     if (status == YB_OK) {
         status = yb_engine_service_create(&options, &stand->service, why);
     }
@@ -313,6 +322,12 @@ start(struct stand *stand)
     }
     stand->options.client = stand->client;
     stand->options.transfer = stand->transfer;
+    stand->options.spans = yb_transfer_spans(stand->transfer);
+    status = yb_stats_create(&stand->stats);
+    if (status != YB_OK) {
+        return fail(stand, status, "");
+    }
+    stand->options.stats = stand->stats;
     status = yb_engine_create(&stand->options, &stand->engine, why);
     if (status != YB_OK) {
         return fail(stand, status, why);
@@ -343,6 +358,9 @@ stop(struct stand *stand)
     }
     if (stand->reporter != NULL) {
         yb_engine_reporter_destroy(&stand->reporter);
+    }
+    if (stand->stats != NULL) {
+        yb_stats_destroy(&stand->stats);
     }
     if (stand->transfer != NULL) {
         yb_transfer_destroy(&stand->transfer);

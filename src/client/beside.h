@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beside.h -- what src/compat needs of a client beside its public face.
+ * beside.h -- what other rooms need of a client beside its public face.
  *
  * Threads   Any thread, any function, between open and close; none on the client's worker.
  * Memory    Borrowed until the call returns.
@@ -10,6 +10,8 @@
 
 #include "yuebing/client.h"
 
+struct yb_span_ring;
+
 /* Ask the directory who is there now, and not only when it is time. Does not wait for the answer;
  * yb_client_nodes() shows it when it has come. */
 void yb_client_look_again(struct yb_client *client);
@@ -17,6 +19,9 @@ void yb_client_look_again(struct yb_client *client);
 /* Write where the client's engine listens. TOO_SMALL needs more room. */
 YB_CHECKED enum yb_status yb_client_engine_address(struct yb_client *client, char *text_out,
                                                    size_t room);
+
+/* Return where the client and its engine write their spans, for as long as it is open. */
+struct yb_span_ring *yb_client_spans(const struct yb_client *client);
 
 /* Where one value is, as the directory knows. */
 struct yb_client_where {

@@ -12,6 +12,7 @@
 #include "client/client_internal.h"
 #include "client/core_internal.h"
 #include "net/boot.h"
+#include "transfer/near.h"
 
 #define DEFAULT_DIRECTORY  "127.0.0.1:14700"
 #define DEFAULT_TENANT     "default"
@@ -305,6 +306,7 @@ start_worker(struct yb_client *client)
                 .self = &client->self,
                 .tls_client = client->tls,
                 .stream = {.congestion = "cubic", .unsent_bytes_max = 256 * 1024},
+                .spans = yb_transfer_spans(client->engine),
                 .random = yb_net_random_system,
             },
         .calm = is_calm,

@@ -14,6 +14,7 @@
 #include "directory/index.h"
 #include "directory/wire/directory_wire.h"
 #include "node/wire/node_wire.h"
+#include "transfer/near.h"
 
 static uint64_t
 deadline_after(uint64_t timeout_ns)
@@ -50,6 +51,13 @@ yb_client_engine_address(struct yb_client *client, char *text_out, size_t room)
         yb_client_leave(client);
     }
     return status;
+}
+
+struct yb_span_ring *
+yb_client_spans(const struct yb_client *client)
+{
+    YB_ASSERT_OBJ(client, YB_CLIENT_MAGIC);
+    return yb_transfer_spans(client->engine);
 }
 
 /* ---- where values are ---------------------------------------------------------------------- */

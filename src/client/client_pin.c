@@ -54,19 +54,18 @@ yb_client_engine_create(struct yb_client *client, const struct yb_client_options
     };
     char listen[YB_ADDRESS_TEXT_BYTES];
     struct yb_address address;
+    const struct yb_transfer_self self = {.identity = client->self.identity};
     enum yb_status status = YB_UNREACHABLE;
 
     if (options->secret_file != NULL &&
         own_address(&client->core_options.directory.items[0], &address)) {
         yb_address_format(&address, listen);
         engine.listen = listen;
-        status =
-            yb_transfer_create_as(&engine, client->self.identity, &client->engine, message, bytes);
+        status = yb_transfer_create_as(&engine, self, &client->engine, message, bytes);
     }
     if (status != YB_OK) { /* Nodes of this host reach it in any case. */
         engine.listen = NULL;
-        status =
-            yb_transfer_create_as(&engine, client->self.identity, &client->engine, message, bytes);
+        status = yb_transfer_create_as(&engine, self, &client->engine, message, bytes);
     }
     if (status == YB_OK) {
         status = yb_transfer_address(client->engine, client->engine_address,

@@ -16,6 +16,7 @@
 #include "directory/index.h"
 #include "directory/wire/directory_wire.h"
 #include "observe/http.h"
+#include "observe/watch.h"
 
 #define STALL_NS         YB_NS_PER_S /* A worker that has not turned for so long is not ready. */
 #define CONNECTIONS_MAX  64u
@@ -26,6 +27,7 @@ struct yb_admin {
     struct yb_roles *roles;
     struct yb_http_source source;
     struct yb_http *http;
+    struct yb_watch *watch;
     struct yb_known_http *known;         /* NULL: its paths are not asked for. */
     struct yb_conductor_host *conductor; /* NULL: there is none here. */
     char directory[YB_ADDRESS_TEXT_BYTES];
@@ -348,6 +350,62 @@ drain(void *context, const char *node, bool draining, bool force)
     return status;
 }
 
+/* ---- paths of others ------------------------------------------------------------------------ */
+
+static json_t *
+numbers(void *context)
+{
+    const struct yb_admin *admin = context;
+
+    return yb_stats_json(admin->process->stats);
+}
+
+/* What the process is, in a word, and the name of its first node. */
+static enum yb_status
+open_watch(struct yb_admin *admin)
+{
+    struct yb_process *process = admin->process;
+    struct yb_watch_options options = {
+        .kind = "conductor",
+        .identity = process->self.identity,
+        .rings = {process->spans},
+        .stats = numbers,
+        .context = admin,
+        .clock = process->clock,
+    };
+    uint32_t directories = 0;
+    uint32_t nodes = 0;
+
+    for (uint32_t i = 0; i < yb_roles_count(admin->roles); i++) {
+        struct yb_role_info info;
+
+        yb_roles_info(admin->roles, i, &info);
+        directories += info.directory;
+        if (!info.directory && nodes++ == 0) {
+            (void)snprintf(options.name, sizeof(options.name), "%.63s", info.name);
+        }
+    }
+    if (directories + nodes > 0) {
+        options.kind = directories == 0 ? "node" : nodes == 0 ? "directory" : "serve";
+    }
+    return yb_watch_create(&options, &admin->watch);
+}
+
+static bool
+other(void *context, const struct yb_http_asked *asked, struct yb_http_told *told_out)
+{
+    struct yb_admin *admin = context;
+
+    if (yb_watch_answer(admin->watch, asked, told_out)) {
+        return true;
+    }
+    if (admin->conductor != NULL) {
+        return yb_conductor_service_answer(yb_conductor_host_service(admin->conductor), asked,
+                                           told_out);
+    }
+    return admin->known != NULL && yb_known_http_answer(admin->known, asked, told_out);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static enum yb_status
@@ -407,8 +465,6 @@ open_known(struct yb_admin *admin)
     yb_roles_info(admin->roles, 0, &first);
     options.leads = first.directory;
     admin->known = yb_known_http_create(&options);
-    admin->source.other = yb_known_http_answer;
-    admin->source.other_context = admin->known;
     return admin->known != NULL;
 }
 
@@ -417,10 +473,10 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
                 char why_out[YB_PROCESS_WHY_BYTES])
 {
     struct yb_admin *admin = calloc(1, sizeof(*admin));
-    enum yb_status status;
+    enum yb_status status = YB_NO_MEMORY;
 
+    (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
     if (admin == NULL) {
-        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
         return YB_NO_MEMORY;
     }
     admin->process = process;
@@ -436,24 +492,16 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
         .block = block,
         .remove = remove_block,
         .drain = drain,
+        .other = other,
+        .other_context = admin,
     };
-    if (process->conductor != NULL) {
-        YB_ASSERT(!process->known_paths);
-        admin->conductor = process->conductor;
-        admin->source.other = yb_conductor_service_answer;
-        admin->source.other_context = yb_conductor_host_service(process->conductor);
+    admin->conductor = process->conductor;
+    YB_ASSERT(admin->conductor == NULL || !process->known_paths);
+    if (open_watch(admin) == YB_OK && (!process->known_paths || open_known(admin))) {
+        status = open_port(admin, why_out);
     }
-    if (process->known_paths && !open_known(admin)) {
-        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", yb_status_text(YB_NO_MEMORY));
-        free(admin);
-        return YB_NO_MEMORY;
-    }
-    status = open_port(admin, why_out);
     if (status != YB_OK) {
-        if (admin->known != NULL) {
-            yb_known_http_destroy(&admin->known);
-        }
-        free(admin);
+        yb_admin_destroy(&admin);
         return status;
     }
     *admin_out = admin;
@@ -466,9 +514,17 @@ yb_admin_destroy(struct yb_admin **admin_ref)
     struct yb_admin *admin = *admin_ref;
 
     *admin_ref = NULL;
-    yb_http_destroy(&admin->http);
+    if (admin->watch != NULL) {
+        yb_watch_stop(admin->watch);
+    }
+    if (admin->http != NULL) {
+        yb_http_destroy(&admin->http);
+    }
     if (admin->known != NULL) {
         yb_known_http_destroy(&admin->known);
+    }
+    if (admin->watch != NULL) {
+        yb_watch_destroy(&admin->watch);
     }
     free(admin);
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/engine_internal.h"
+#include "net/net.h"
 
 #define CHUNK_TOKENS 2048u
 #define RUNNING_MAX  256u
@@ -88,6 +89,9 @@ start(struct yb_engine *engine)
     }
     if (status == YB_OK && options->client != NULL) {
         status = yb_client_register(options->client, engine->memory, bytes);
+    }
+    if (status == YB_OK) {
+        status = yb_engine_measure_begin(engine);
     }
     if (status == YB_OK) {
         status = yb_engine_jobs_start(&engine->loaders, engine, YB_ENGINE_LOADERS);
@@ -172,6 +176,7 @@ yb_engine_destroy(struct yb_engine **engine_ref)
         yb_engine_stop(engine);
     }
     YB_ASSERT(engine->first == NULL);
+    yb_engine_measure_end(engine);
     memory = engine->memory;
     if (memory != NULL) {
         if (engine->options.client != NULL) {
@@ -246,8 +251,12 @@ make_request(struct yb_engine *engine, const struct yb_engine_ask *ask, uint32_t
     request->reuse_tokens = ask->reuse_tokens;
     request->keep = ask->keep;
     request->work_class = ask->work_class;
-    request->trace_id = ask->trace_id;
+    request->trace_id =
+        yb_id_is_none(ask->trace_id) ? yb_trace_new_id(yb_net_random_system, NULL) : ask->trace_id;
     request->parent_span = ask->parent_span;
+    request->span = yb_engine_new_span();
+    request->number = ask->number;
+    request->outcome.trace = (struct yb_trace_context){request->trace_id, request->span, true};
     request->block_max = block_max;
     request->references = 2; /* The asker's and the engine's. */
     request->outcome.prompt_tokens = ask->token_count;
@@ -499,14 +508,14 @@ yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_B
 }
 
 struct yb_client_call
-yb_engine_call(const struct yb_engine_request *request, uint64_t timeout_ns)
+yb_engine_call(const struct yb_engine_request *request, uint64_t span, uint64_t timeout_ns)
 {
     return (struct yb_client_call){
         .struct_bytes = sizeof(struct yb_client_call),
         .timeout_ns = timeout_ns,
         .work_class = request->work_class,
         .trace_id = request->trace_id,
-        .parent_span = request->parent_span,
+        .parent_span = span,
     };
 }
 

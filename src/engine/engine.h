@@ -42,6 +42,8 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/span.h"
+#include "base/stats.h"
 #include "engine/kv.h"
 #include "yuebing/client.h"
 #include "yuebing/sched.h"
@@ -86,6 +88,8 @@ struct yb_engine_options {
                                      what loading ahead brings. */
     struct yb_client *client;     /* The store; NULL: own memory only. Borrowed. */
     struct yb_transfer *transfer; /* Borrowed. The engine's memory is allocated in it. */
+    struct yb_span_ring *spans;   /* What became of requests; NULL: nobody asks. Borrowed. */
+    struct yb_stats *stats;       /* What they were like; NULL: nobody asks. Borrowed. */
     struct yb_engine_listener listener;
 };
 
@@ -106,14 +110,16 @@ struct yb_engine_ask {
     bool keep;              /* One token, and keep the KV for another engine. */
     const struct yb_engine_handover *from; /* NULL: nowhere. Copied. */
     uint32_t work_class;
-    struct yb_id trace_id;
+    struct yb_id trace_id; /* None: it gets one of its own. */
     uint64_t parent_span;
+    uint64_t number; /* What others call it: a conductor's decision; 0: nothing. */
 };
 
 /* What became of a request; times are the clock's. */
 struct yb_engine_outcome {
     enum yb_status status;
     char why[YB_ENGINE_WHY_BYTES]; /* Of a failure. */
+    struct yb_trace_context trace; /* What it causes elsewhere belongs there. */
     uint32_t prompt_tokens;
     uint32_t answer_tokens;
     uint32_t device_tokens; /* Of the prompt: from this engine's memory, */

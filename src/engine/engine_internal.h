@@ -8,6 +8,8 @@
  *     load.c     lookup and loads, on a loader
  *     pull.c     blocks from the engine that holds a request, on a loader
  *     keep.c     stores, on a storer
+ *     measure.c  what requests were like, as metrics
+ *     spans.c    what became of requests, loads, pulls and stores
  *     jobs.c     loaders and storers: threads with a queue
  *
  * Who touches a request: its blocks and counters belong to the thread that computes, but for the
@@ -31,6 +33,8 @@
 #define YB_ENGINE_STORERS       4u
 #define YB_ENGINE_STORES_MAX    256u /* Waiting or running. */
 #define YB_ENGINE_PART_KEY_MAX  (YB_KV_KEY_BYTES + 1u)
+#define YB_ENGINE_NOTES_MAX     256u /* Requests that have ended and are not counted yet. */
+#define YB_ENGINE_SOURCES       7u   /* Of a prompt's KV; see measure.c. */
 
 enum yb_engine_state {
     YB_ENGINE_WAITING,
@@ -79,8 +83,10 @@ struct yb_engine_request {
     bool busy; /* A loader has it. */
     bool late; /* It is loaded when no older prompt is computed any more (late_loads). */
     uint32_t work_class;
-    struct yb_id trace_id;
+    struct yb_id trace_id; /* Given, or its own. */
     uint64_t parent_span;
+    uint64_t span;
+    uint64_t number;
     uint32_t reuse_tokens;
 
     uint32_t *tokens; /* The prompt and the answer. */
@@ -101,7 +107,9 @@ struct yb_engine_request {
     uint32_t load_first; /* Blocks that are loaded. */
     uint32_t load_count;
     uint32_t parts_ready;
-    uint64_t load_begun_ns;
+    uint64_t load_begun_ns; /* It waits for a loader from here on. */
+    uint64_t load_run_ns;   /* A loader has it. */
+    uint64_t load_span;
 
     struct yb_engine_handover from;
     uint64_t *addresses; /* Of `from`, or of what is held. */
@@ -109,6 +117,16 @@ struct yb_engine_request {
     uint64_t expires_ns;
 
     struct yb_engine_outcome outcome;
+};
+
+/* Metrics of requests that have ended; of the thread that computes, but for the notes. */
+struct yb_engine_measure {
+    uint32_t first;
+    struct yb_stats_shard *shard; /* NULL: nobody asks. */
+    uint64_t tokens[YB_ENGINE_SOURCES];
+    uint64_t uncounted;
+    uint32_t note_count;
+    struct yb_engine_outcome notes[YB_ENGINE_NOTES_MAX];
 };
 
 struct yb_engine {
@@ -136,6 +154,7 @@ struct yb_engine {
     struct yb_engine_jobs loaders;
     struct yb_engine_jobs storers;
     struct yb_engine_info sums; /* The counters of it. */
+    struct yb_engine_measure measure;
 };
 
 static inline uint64_t
@@ -166,8 +185,9 @@ void yb_engine_forget_locked(struct yb_engine_request *request);
 uint32_t yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES],
                             uint32_t part, uint8_t out[YB_ENGINE_PART_KEY_MAX]);
 
-/* The call for a question to the store about that request. */
-struct yb_client_call yb_engine_call(const struct yb_engine_request *request, uint64_t timeout_ns);
+/* The call for a question to the store about that request, caused by `span` of it. */
+struct yb_client_call yb_engine_call(const struct yb_engine_request *request, uint64_t span,
+                                     uint64_t timeout_ns);
 
 /* Compare a part's bytes, and count. */
 bool yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
@@ -211,6 +231,30 @@ struct yb_engine_store *yb_engine_store_locked(struct yb_engine_request *request
 /* So many parts of them are computed. With fewer than all and `over`, no more will be. Lock held.
  */
 void yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, bool over);
+
+/* ---- measure.c ---- */
+
+/* Register the metrics, and give the shard back. Fails as yb_stats_register() and
+ * yb_stats_shard_take(). */
+YB_CHECKED enum yb_status yb_engine_measure_begin(struct yb_engine *engine);
+void yb_engine_measure_end(struct yb_engine *engine);
+
+/* A request has ended; and, on the thread that computes: count those that have. */
+void yb_engine_note_locked(struct yb_engine *engine, const struct yb_engine_outcome *outcome);
+void yb_engine_count_notes_locked(struct yb_engine *engine);
+
+/* ---- spans.c ---- */
+
+/* Return a new span's id. */
+uint64_t yb_engine_new_span(void);
+
+/* Remember a span; its wall clock is filled in. What did not begin leaves none. */
+void yb_engine_trace(const struct yb_engine *engine, struct yb_span span);
+
+/* It has ended; and its load, or pull, has. */
+void yb_engine_trace_request(const struct yb_engine_request *request);
+void yb_engine_trace_load(const struct yb_engine_request *request, enum yb_span_kind kind,
+                          enum yb_status status);
 
 /* ---- jobs.c ---- */
 

@@ -15,6 +15,7 @@ struct yb_engine_store {
     struct yb_engine_job job;
     struct yb_engine *engine;
     struct yb_client_call call;
+    struct yb_span span; /* What becomes of it. */
     uint32_t count;
     uint32_t reserved;                /* Those, and the prefix that cannot go before them. */
     uint32_t filled;                  /* Parts that are computed. */
@@ -111,6 +112,8 @@ put_part(struct yb_engine_store *store, uint32_t part)
     }
     yb_lock_acquire(&engine->lock);
     engine->sums.stored_bytes += stored;
+    store->span.bytes += stored;
+    store->span.outcome = all != YB_OK ? all : store->span.outcome;
     engine->sums.store_failures += failures;
     yb_lock_release(&engine->lock);
 }
@@ -121,10 +124,13 @@ run_store(struct yb_engine_job *job)
     struct yb_engine_store *store = (struct yb_engine_store *)(void *)job;
     struct yb_engine *engine = store->engine;
 
+    store->span.began_ns = yb_engine_now(engine);
     for (uint32_t part = 0; part < engine->options.parts && await_filled(store, part); part++) {
         put_part(store, part);
     }
     (void)await_filled(store, engine->options.parts); /* Whoever computes still knows of it. */
+    store->span.end_ns = yb_engine_now(engine);
+    yb_engine_trace(engine, store->span);
     yb_lock_acquire(&engine->lock);
     for (uint32_t i = 0; i < store->count; i++) {
         yb_kv_pool_put_back(engine->pool, store->blocks[i]);
@@ -150,10 +156,19 @@ yb_engine_store_locked(struct yb_engine_request *request, uint32_t first, uint32
     if (store != NULL) {
         store->job.run = run_store;
         store->engine = engine;
-        store->call = yb_engine_call(request, STORE_NS);
+        store->span = (struct yb_span){
+            .kind = YB_SPAN_KIND_STORE,
+            .trace = request->trace_id,
+            .span = yb_engine_new_span(),
+            .parent = request->span,
+            .number = request->number,
+            .start_ns = yb_engine_now(engine),
+        };
+        store->call = yb_engine_call(request, store->span.span, STORE_NS);
         if (!engine->options.one_class) {
             store->call.work_class = YB_CLASS_THROUGHPUT; /* Nobody waits for its first token. */
         }
+        store->span.work_class = (uint8_t)store->call.work_class;
         store->count = count;
         store->blocks = calloc(count, sizeof(struct yb_kv_pool_block *));
         store->keys = calloc(count, YB_ENGINE_PART_KEY_MAX);

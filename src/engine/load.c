@@ -77,7 +77,8 @@ time_left(const struct load *load)
 static uint32_t
 look(struct load *load)
 {
-    struct yb_client_call call = yb_engine_call(load->request, time_left(load));
+    struct yb_client_call call =
+        yb_engine_call(load->request, load->request->load_span, time_left(load));
     uint32_t run = 0;
 
     call.hold_ms = (uint32_t)(load->engine->options.load_timeout_ns / YB_NS_PER_MS);
@@ -245,7 +246,8 @@ static void
 fetch(struct load *load)
 {
     struct yb_client *client = load->engine->options.client;
-    struct yb_client_call call = yb_engine_call(load->request, time_left(load));
+    struct yb_client_call call =
+        yb_engine_call(load->request, load->request->load_span, time_left(load));
     const struct yb_client_fetch_options options = {.struct_bytes = sizeof(options)};
     yb_client_handle handle;
     enum yb_status status;
@@ -309,6 +311,7 @@ settle(struct load *load, uint32_t looked)
     request->load = run < looked ? YB_ENGINE_LOAD_SHORT : YB_ENGINE_LOAD_DONE;
     request->load_count = run;
     request->busy = false;
+    yb_engine_trace_load(request, YB_SPAN_KIND_LOAD, run < looked ? YB_NOT_FOUND : YB_OK);
     (void)pthread_cond_broadcast(&engine->changed);
 }
 
@@ -321,6 +324,7 @@ run_load(struct yb_engine_job *job)
     struct load load;
     uint32_t found = 0;
 
+    request->load_run_ns = yb_engine_now(engine);
     if (make_load(&load, request, request->load_count) && !given_up(&load)) {
         found = look(&load);
     }
@@ -359,6 +363,7 @@ yb_engine_load_locked(struct yb_engine_request *request)
     request->load_first = request->block_count;
     request->load_count = reuse - request->block_count;
     request->load_begun_ns = yb_engine_now(engine);
+    request->load_span = yb_engine_new_span();
     request->busy = true;
     request->job.run = run_load;
     yb_engine_jobs_add_locked(&engine->loaders, &request->job);

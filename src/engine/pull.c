@@ -51,7 +51,7 @@ read_blocks(struct pull *pull)
         .timeout_ns = engine->options.load_timeout_ns,
         .work_class = request->work_class,
         .trace_id = request->trace_id,
-        .parent_span = request->parent_span,
+        .parent_span = request->load_span,
         .notify = &request->from.ticket,
         .notify_bytes = sizeof(request->from.ticket),
     };
@@ -112,6 +112,9 @@ settle(struct pull *pull, enum yb_status status)
     request->busy = false;
     request->outcome.arrived_ns = yb_engine_now(engine);
     request->outcome.load_ns = request->outcome.arrived_ns - request->load_begun_ns;
+    request->outcome.pulled_bytes =
+        status == YB_OK ? (uint64_t)pull->blocks * engine->options.block_bytes : 0;
+    yb_engine_trace_load(request, YB_SPAN_KIND_PULL, status);
     if (request->cancelled || engine->stops) {
         return;
     }
@@ -129,7 +132,6 @@ settle(struct pull *pull, enum yb_status status)
     yb_engine_publish_locked(request, pull->first, request->key_count);
     request->outcome.device_tokens = pull->first * engine->options.block_tokens;
     request->outcome.pulled_tokens = request->prompt_tokens - request->outcome.device_tokens;
-    request->outcome.pulled_bytes = (uint64_t)pull->blocks * engine->options.block_bytes;
     request->done_tokens = request->prompt_tokens;
     request->load = YB_ENGINE_LOAD_DONE;
     yb_engine_first_token_locked(request);
@@ -148,6 +150,7 @@ run_pull(struct yb_engine_job *job)
     };
     enum yb_status status = YB_NO_MEMORY;
 
+    pull.request->load_run_ns = yb_engine_now(pull.engine);
     pull.items = calloc(pull.blocks + 1, sizeof(struct yb_transfer_item));
     if (pull.items != NULL) {
         yb_lock_acquire(&pull.engine->lock);
@@ -173,6 +176,7 @@ yb_engine_pull_locked(struct yb_engine_request *request)
     yb_engine_find_locked(request, request->key_count);
     request->load = YB_ENGINE_LOAD_LOOKING;
     request->load_begun_ns = yb_engine_now(engine);
+    request->load_span = yb_engine_new_span();
     request->busy = true;
     request->job.run = run_pull;
     yb_engine_jobs_add_locked(&engine->loaders, &request->job);

@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/span.h"
 #include "engine/engine_internal.h"
+#include "engine/show.h"
+#include "observe/watch.h"
 
 #define SERVICE_MAGIC   0x65737663u
 #define REQUEST_NS      (600 * YB_NS_PER_S)
@@ -29,6 +31,7 @@ struct yb_engine_service {
     struct yb_engine_service_options options;
     struct yb_http_source source;
     struct yb_http *http;
+    struct yb_watch *watch;
     _Atomic(uint64_t) count; /* Of completions, for their names. */
     struct {
         _Atomic(uint64_t) newest;
@@ -541,6 +544,7 @@ complete(struct yb_engine_service *service, const struct yb_http_asked *asked,
         question->ask.trace_id = context.trace;
         question->ask.parent_span = context.parent;
     }
+    question->ask.number = question->decision;
     if (question->ask.keep) {
         question->ask.answer_tokens = 1;
     }
@@ -612,90 +616,33 @@ completions(struct yb_engine_service *service, const struct yb_http_asked *asked
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* clang-format off */
-/* field, metric, type, help */
-#define NUMBERS(X) \
-    X(waiting, "requests_waiting", "gauge", \
-      "Requests that wait for memory") \
-    X(prompts, "requests_prefilling", "gauge", \
-      "Requests before their first token") \
-    X(running, "requests_running", "gauge", \
-      "Requests that are being decoded") \
-    X(held, "requests_held", "gauge", \
-      "Requests kept for another engine") \
-    X(stores, "stores_running", "gauge", \
-      "Stores under way") \
-    X(slots, "kv_blocks", "gauge", \
-      "Blocks that the memory holds") \
-    X(slots_used, "kv_blocks_used", "gauge", \
-      "Blocks in use by requests") \
-    X(slots_published, "kv_blocks_cached", "gauge", \
-      "Blocks that can be found") \
-    X(prefill_tokens, "prefill_tokens_queued", "gauge", \
-      "Tokens to be computed yet") \
-    X(context_tokens, "context_tokens", "gauge", \
-      "Tokens of requests being decoded") \
-    X(asked, "requests_total", "counter", \
-      "Requests that were taken") \
-    X(refused, "requests_refused_total", "counter", \
-      "Requests for which there was no room") \
-    X(ended, "requests_ended_total", "counter", \
-      "Requests that have ended") \
-    X(failed, "requests_failed_total", "counter", \
-      "Of those, not well") \
-    X(prompt_tokens, "prompt_tokens_total", "counter", \
-      "Tokens of prompts") \
-    X(device_tokens, "device_hit_tokens_total", "counter", \
-      "Of those, from this engine's memory") \
-    X(loaded_tokens, "store_hit_tokens_total", "counter", \
-      "From the store") \
-    X(pulled_tokens, "pulled_tokens_total", "counter", \
-      "From the engine that computed them") \
-    X(computed_tokens, "computed_tokens_total", "counter", \
-      "Computed") \
-    X(answer_tokens, "answer_tokens_total", "counter", \
-      "Tokens of answers") \
-    X(pulled_bytes, "pulled_bytes_total", "counter", \
-      "Bytes from engines") \
-    X(stored_bytes, "stored_bytes_total", "counter", \
-      "Bytes that the store took") \
-    X(verified_bytes, "verified_bytes_total", "counter", \
-      "Bytes that were compared") \
-    X(wrong_bytes, "wrong_bytes_total", "counter", \
-      "Of those, wrong") \
-    X(load_failures, "load_failures_total", "counter", \
-      "Values that were found and did not come") \
-    X(store_failures, "store_failures_total", "counter", \
-      "Values that the store did not take") \
-    X(dropped_stores, "dropped_stores_total", "counter", \
-      "Blocks not stored, as too many waited") \
-    X(evicted, "evicted_blocks_total", "counter", \
-      "Blocks that left the memory") \
-    X(steps, "steps_total", "counter", \
-      "Steps") \
-    X(compute_ns, "compute_nanoseconds_total", "counter", \
-      "Time in which prompts were computed") \
-    X(stall_ns, "stall_nanoseconds_total", "counter", \
-      "Time in which that waited for loads") \
-    X(load_ns, "load_nanoseconds_total", "counter", \
-      "Time that loads took") \
-    X(predicted_ns, "predicted_load_nanoseconds_total", "counter", \
-      "As they were predicted")
-/* clang-format on */
-
 static struct yb_http_told
 numbers(const struct yb_engine_service *service)
 {
     struct yb_engine_info info;
-    json_t *value;
 
     yb_engine_info(service->options.engine, &info);
-    value = json_pack("{s:s}", "model", service->options.model);
-#define X(field, metric, type, help) \
-    (void)json_object_set_new(value, #field, json_integer((json_int_t)info.field));
-    NUMBERS(X)
-#undef X
-    return tell(200, value);
+    return tell(200, yb_engine_show(&info, service->options.model));
+}
+
+/* All series, for the port's programs. */
+static json_t *
+series(void *context)
+{
+    const struct yb_engine_service *service = context;
+    const struct yb_stats *stats = service->options.stats;
+    struct yb_engine_info info;
+    json_t *rows;
+
+    yb_engine_info(service->options.engine, &info);
+    rows = yb_engine_show_series(&info);
+    if (stats != NULL) {
+        json_t *more = yb_stats_json(stats);
+
+        (void)json_array_extend(rows, more);
+        json_decref(more);
+    }
+    return rows;
 }
 
 static struct yb_http_told
@@ -707,16 +654,28 @@ metrics(const struct yb_engine_service *service)
 
     yb_engine_info(service->options.engine, &info);
     if (out != NULL) {
-#define X(field, metric, type, help)                                                              \
-    fprintf(out,                                                                                  \
-            "# HELP yuebing_engine_" metric " " help ".\n"                                        \
-            "# TYPE yuebing_engine_" metric " " type "\nyuebing_engine_" metric " %" PRIu64 "\n", \
-            (uint64_t)info.field);
-        NUMBERS(X)
-#undef X
+        yb_engine_show_text(&info, out);
+        if (service->options.stats != NULL) {
+            (void)!yb_stats_prometheus(service->options.stats, out);
+        }
         fclose(out);
     }
     return told;
+}
+
+static enum yb_status
+open_watch(struct yb_engine_service *service)
+{
+    struct yb_watch_options options = {
+        .kind = "engine",
+        .rings = {service->options.spans[0], service->options.spans[1], service->options.spans[2]},
+        .stats = series,
+        .context = service,
+        .clock = yb_clock_system(),
+    };
+
+    (void)snprintf(options.name, sizeof(options.name), "%.63s", service->options.name);
+    return yb_watch_create(&options, &service->watch);
 }
 
 static bool
@@ -725,6 +684,9 @@ other(void *context, const struct yb_http_asked *asked, struct yb_http_told *tol
     struct yb_engine_service *service = context;
 
     YB_ASSERT_OBJ(service, SERVICE_MAGIC);
+    if (yb_watch_answer(service->watch, asked, told_out)) {
+        return true;
+    }
     if (strcmp(asked->path, "/v1/completions") == 0) {
         *told_out = completions(service, asked);
     } else if (strcmp(asked->path, "/v1/models") == 0) {
@@ -774,9 +736,12 @@ yb_engine_service_create(const struct yb_engine_service_options *options,
         .body_max = YB_ENGINE_BODY_MAX,
         .source = &service->source,
     };
-    status = yb_http_create(&http, &service->http, why_out);
+    status = open_watch(service);
+    if (status == YB_OK) {
+        status = yb_http_create(&http, &service->http, why_out);
+    }
     if (status != YB_OK) {
-        free(service);
+        yb_engine_service_destroy(&service);
         return status;
     }
     *service_out = service;
@@ -790,7 +755,15 @@ yb_engine_service_destroy(struct yb_engine_service **service_ref)
 
     YB_ASSERT_OBJ(service, SERVICE_MAGIC);
     *service_ref = NULL;
-    yb_http_destroy(&service->http);
+    if (service->watch != NULL) {
+        yb_watch_stop(service->watch);
+    }
+    if (service->http != NULL) {
+        yb_http_destroy(&service->http);
+    }
+    if (service->watch != NULL) {
+        yb_watch_destroy(&service->watch);
+    }
     service->magic = 0;
     free(service);
 }

@@ -5,7 +5,7 @@
  *     POST /v1/completions    as of OpenAI: prompt (text or token ids), max_tokens, stream
  *     GET  /v1/models         the one that it stands for
  *     GET  /v1/engine         what it has and does, as numbers
- *     GET  /metrics, /healthz
+ *     GET  /metrics, /healthz, and what observe/watch.h answers
  *
  * Beyond OpenAI's fields
  *   kv_transfer_params  asked with {"do_remote_decode": true}: the answer is one token and has a
@@ -37,6 +37,9 @@ struct yb_engine_service;
 struct yb_engine_service_options {
     struct yb_engine *engine;
     const char *model;
+    const char *name;              /* Of the instance. */
+    const struct yb_stats *stats;  /* Shown, with the engine's own sums; NULL: those alone. */
+    struct yb_span_ring *spans[3]; /* Shown; those that are not NULL. */
     struct yb_address address;
     bool insecure;
     uint32_t connections_max;

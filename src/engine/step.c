@@ -76,6 +76,8 @@ conclude(struct yb_engine_request *request, enum yb_status status, const char *w
     outcome->last_ns = yb_engine_now(request->engine);
     (void)snprintf(outcome->why, sizeof(outcome->why), "%s", why);
     add_outcome(request->engine, request);
+    yb_engine_trace_request(request);
+    yb_engine_note_locked(request->engine, outcome);
     (void)pthread_cond_broadcast(&request->engine->changed);
 }
 
@@ -484,6 +486,7 @@ yb_engine_compute(void *context)
     while (!engine->stops || engine->first != NULL) {
         take_notifications(engine);
         reap(engine);
+        yb_engine_count_notes_locked(engine);
         if (!engine->stops) {
             admit(engine);
         }
@@ -493,6 +496,7 @@ yb_engine_compute(void *context)
             (void)yb_lock_wait(&engine->lock, &engine->changed, IDLE_NS);
         }
     }
+    yb_engine_count_notes_locked(engine);
     yb_lock_release(&engine->lock);
     return NULL;
 }

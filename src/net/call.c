@@ -111,6 +111,7 @@ trace_call(struct yb_conn *conn, const struct yb_call *call, uint64_t now_ns)
         .wall_ns = yb_clock_wall(clock) - call->took_ns,
         .bytes = call->body_bytes + yb_iov_bytes(call->data, call->data_count) +
                  call->reply_body_bytes + call->reply_data_bytes,
+        .number = call->type,
         .outcome = (int32_t)call->status,
         .kind = YB_SPAN_KIND_CALL,
         .path = YB_SPAN_PATH_TCP,

@@ -137,6 +137,7 @@ trace_request(struct yb_request *request, enum yb_status status, uint64_t now_ns
         .end_ns = now_ns,
         .wall_ns = yb_clock_wall(clock) - (now_ns - request->began_ns),
         .bytes = bytes,
+        .number = request->method->type,
         .outcome = (int32_t)status,
         .kind = YB_SPAN_KIND_SERVE,
         .path = YB_SPAN_PATH_TCP,

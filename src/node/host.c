@@ -199,11 +199,15 @@ create_engine(struct yb_node_host *host, const struct yb_node_host_options *opti
         .insecure = options->insecure,
         .tls = options->tls,
     };
+    const struct yb_transfer_self self = {
+        .identity = host->identity,
+        .spans = options->worker.net.spans,
+    };
     enum yb_status status;
 
     address.port = 0;
     yb_address_format(&address, text);
-    status = yb_transfer_create_as(&engine, host->identity, &host->engine, why_out, why_bytes);
+    status = yb_transfer_create_as(&engine, self, &host->engine, why_out, why_bytes);
     if (status == YB_OK) {
         status =
             yb_transfer_address(host->engine, host->engine_address, sizeof(host->engine_address));

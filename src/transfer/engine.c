@@ -148,7 +148,8 @@ make_parts(struct yb_transfer *engine)
     };
     enum yb_status status = yb_stats_create(&engine->stats);
 
-    if (status == YB_OK) {
+    engine->spans = engine->ground.spans;
+    if (status == YB_OK && engine->spans == NULL) {
         status = yb_span_ring_create(SPAN_RECORDS, &engine->spans);
     }
     if (status == YB_OK) {
@@ -481,7 +482,7 @@ free_parts(struct yb_transfer *engine)
     if (engine->replay != NULL) {
         yb_replay_destroy(&engine->replay);
     }
-    if (engine->spans != NULL) {
+    if (engine->spans != NULL && engine->spans != engine->ground.spans) {
         yb_span_ring_destroy(&engine->spans);
     }
     if (engine->stats != NULL) {

@@ -55,6 +55,7 @@ struct yb_transfer_ground {
     yb_span_random_fn *random;
     void *random_context;
     struct yb_id identity;      /* Whose engine it is; none: a process of its own. */
+    struct yb_span_ring *spans; /* The process's; NULL: the engine makes its own. */
     struct yb_io *const *ios;   /* One for each worker, driven by the caller; NULL: threads. */
     void (*wait)(void *driver); /* With ios: let something happen, in place of sleeping. */
     void *driver;
@@ -107,7 +108,7 @@ struct yb_transfer {
     struct yb_tls_context *tls_client;
     struct yb_hello_self self;
     struct yb_stats *stats;
-    struct yb_span_ring *spans;
+    struct yb_span_ring *spans; /* The ground's, or its own. */
     struct yb_replay *replay;
     struct yb_memory *memory;
     struct yb_memory_neighbour neighbour; /* What other engines of the process find. */

@@ -8,13 +8,14 @@
 #include "transfer/shm/session.h"
 
 enum yb_status
-yb_transfer_create_as(const struct yb_transfer_options *options, struct yb_id identity,
+yb_transfer_create_as(const struct yb_transfer_options *options, struct yb_transfer_self self,
                       struct yb_transfer **engine_out, char *message_out, size_t message_bytes)
 {
     const struct yb_transfer_ground machine = {
         .clock = yb_clock_system(),
         .random = yb_net_random_system,
-        .identity = identity,
+        .identity = self.identity,
+        .spans = self.spans,
     };
 
     return yb_transfer_create_on(&machine, options, engine_out, message_out, message_bytes);
@@ -34,6 +35,13 @@ yb_transfer_register_shared(struct yb_transfer *engine, const struct yb_shared *
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
     return yb_region_register(engine->regions, &info, region_out);
+}
+
+struct yb_span_ring *
+yb_transfer_spans(const struct yb_transfer *engine)
+{
+    YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    return engine->spans;
 }
 
 bool

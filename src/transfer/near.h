@@ -23,11 +23,18 @@
 #include "yuebing/types.h"
 
 struct yb_shared;
+struct yb_span_ring;
 struct yb_shm_session;
 
-/* yb_transfer_create(), of the process that is called `identity` elsewhere. */
+/* Whose engine it is. */
+struct yb_transfer_self {
+    struct yb_id identity;      /* As the process is called elsewhere. */
+    struct yb_span_ring *spans; /* The process's, borrowed; NULL: the engine has its own. */
+};
+
+/* yb_transfer_create(), of that process. */
 YB_CHECKED enum yb_status yb_transfer_create_as(const struct yb_transfer_options *options,
-                                                struct yb_id identity,
+                                                struct yb_transfer_self self,
                                                 struct yb_transfer **engine_out, char *message_out,
                                                 size_t message_bytes);
 
@@ -47,6 +54,9 @@ YB_CHECKED enum yb_status yb_transfer_register_shared(struct yb_transfer *engine
  * `timeout_ns`. NOT_FOUND: it has registered none; otherwise fails as yb_transfer_ask(). */
 YB_CHECKED enum yb_status yb_transfer_first(struct yb_transfer *engine, yb_transfer_peer peer,
                                             uint64_t timeout_ns, uint64_t *address_out);
+
+/* Return where the engine writes its spans, for as long as it lives. */
+struct yb_span_ring *yb_transfer_spans(const struct yb_transfer *engine);
 
 /* Whether an address is device memory's. */
 bool yb_transfer_is_device(struct yb_transfer *engine, const void *address);

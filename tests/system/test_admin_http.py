@@ -147,6 +147,67 @@ def _():
                 until(lambda: ask(node, "GET", "/readyz")[0] == 200, "registered again")
 
 
+def events(server, path, count):
+    """The first events of a stream: (name, data)."""
+    host, port = split(server.ready["http"])
+    connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    expect(answer.status == 200 and answer.getheader("Content-Type") == "text/event-stream",
+           f"{answer.status} {answer.getheader('Content-Type')}")
+    found = []
+    name = ""
+    while len(found) < count:
+        line = answer.readline().decode()
+        expect(line != "", f"it ended after {len(found)}")
+        if line.startswith("event: "):
+            name = line[7:-1]
+        elif line.startswith("data: "):
+            found.append((name, json.loads(line[6:])))
+    connection.close()
+    return found
+
+
+@case("numbers and spans for programs: at once, and as a stream that goes on")
+def _():
+    with serve() as server:
+        code, found = ask(server, "GET", "/v1/stats")
+        expect(code == 200 and found["process"]["kind"] == "serve", str(found)[:500])
+        expect(found["process"]["name"] == server.ready["nodes"][0]["name"], str(found["process"]))
+        names = {row["name"] for row in found["stats"]}
+        expect({"yuebing_directory_lookups_total", "yuebing_node_puts_total"} <= names, str(names))
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        code, found = ask(server, "GET", "/v1/spans?trace=" + trace)
+        expect(code == 200 and found["spans"] == [], str(found))
+        put(server, "k")
+        code, found = ask(server, "GET", "/v1/spans?slowest=3")
+        expect(code == 200 and found["wall_ns"] > 10**18, str(found))
+        for path in ("/v1/spans?trace=x", "/v1/spans?slowest=x", "/v1/spans?slowest=101",
+                     "/v1/stream?interval_ms=1", "/v1/stream?interval_ms=-1"):
+            expect(ask(server, "GET", path)[0] == 400, path)
+        for path in ("/v1/spans", "/v1/stats", "/v1/stream"):
+            expect(ask(server, "POST", path)[0] == 405, path)
+        first, second = [e for e in events(server, "/v1/stream?interval_ms=100", 9)
+                         if e[0] == "stats"][:2]
+        expect(second[1]["now_ns"] > first[1]["now_ns"], "time passes")
+
+
+@case("so many listen to the stream, and no more; a stop ends them")
+def _():
+    with serve() as server:
+        host, port = split(server.ready["http"])
+        listeners = []
+        for _ in range(17):
+            connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+            connection.request("GET", "/v1/stream?interval_ms=60000")
+            listeners.append((connection, connection.getresponse()))
+        codes = [answer.status for _, answer in listeners]
+        expect(codes == [200] * 16 + [503], str(codes))
+        expect(server.stop() == 0, "it ends, whoever listens")
+        for connection, _ in listeners:
+            connection.close()
+
+
 def stands_still(server):
     """What readyz says within a while after a thread was stopped, if that matters to it."""
     until_s = time.monotonic() + 1.5 * SLOWER

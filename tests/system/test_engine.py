@@ -70,6 +70,77 @@ def _():
         expect(told["verified_bytes"] == 15 * 65536 and told["wrong_bytes"] == 0, f"{told}")
 
 
+def shown(server, path):
+    code, body = call(server, "GET", path)
+    expect(code == 200, f"{path}: {code} {body[:200]}")
+    return json.loads(body)
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = "00f067aa0ba902b7"
+
+
+@case("a request is a tree of spans in all processes, under the caller's trace")
+def _():
+    with Serve("--memory", "64m", "--http", "127.0.0.1:0", command="serve") as store, \
+            engine(store.address) as first, engine(store.address) as second:
+        ask(first, prompt(3, 1000))
+        settled(first)
+        code, body = call(second, "POST", "/v1/completions",
+                          json.dumps({"prompt": prompt(3, 1000), "max_tokens": 4,
+                                      "decision": 17}),
+                          {"traceparent": f"00-{TRACE}-{CALLER}-01"})
+        expect(code == 200, f"{body}")
+        settled(second)
+        spans = shown(second, f"/v1/spans?trace={TRACE}")["spans"]
+        kinds = {}
+        for span in spans:
+            kinds.setdefault(span["kind"], []).append(span)
+            expect(span["trace"] == TRACE and span["start_ns"] <= span["end_ns"], f"{span}")
+        request, load, prefill = (kinds[k][0] for k in ("request", "load", "prefill"))
+        expect(request["parent"] == CALLER and request["number"] == 17, f"{request}")
+        expect(load["parent"] == prefill["parent"] == request["span"], f"{load} {prefill}")
+        expect(load["bytes"] == request["bytes"] == 15 * 65536, f"{load} {request}")
+        expect(load["tier"] == "dram" and load["start_ns"] <= load["began_ns"] <= load["end_ns"],
+               f"{load}")
+        calls = [c for c in kinds["call"] if c["parent"] == load["span"]]
+        expect(len(calls) >= 2, f"a lookup and a get: {kinds['call']}")
+        by_number = shown(second, "/v1/spans?number=17")["spans"]
+        expect(len(by_number) == len(spans), f"{len(by_number)} {len(spans)}")
+        slowest = shown(second, "/v1/spans?slowest=5")["spans"]
+        expect([s["span"] for s in slowest] == [request["span"]], f"{slowest}")
+        served = [s for s in shown(store, f"/v1/spans?trace={TRACE}")["spans"]
+                  if s["kind"] == "serve"]
+        expect({c["span"] for c in calls} <= {s["parent"] for s in served},
+               f"what was asked is what was served: {calls} {served}")
+        # One without a trace of its caller's gets one of its own.
+        ask(second, prompt(4, 100))
+        own = [s for s in shown(second, "/v1/spans")["spans"]
+               if s["kind"] == "request" and s["trace"] != TRACE]
+        expect(len(own) == 1 and "parent" not in own[0], f"{own}")
+
+
+@case("an engine shows what its requests were like: times, sources that sum to all, failures")
+def _():
+    with Serve("--memory", "64m", command="serve") as store, engine(store.address) as first, \
+            engine(store.address) as second:
+        ask(first, prompt(5, 1000))
+        settled(first)
+        ask(second, prompt(5, 1000))
+        rows = {(row["name"], *row["labels"].values()): row
+                for row in shown(second, "/v1/stats")["stats"]}
+        expect(rows["yuebing_engine_ttft_seconds",]["count"] == 1, f"{rows.keys()}")
+        expect(rows["yuebing_engine_outcomes_total", "OK"]["value"] == 1, "an outcome")
+        expect(rows["yuebing_engine_loaded_bytes_total", "dram"]["value"] == 15 * 65536, "bytes")
+        expect(rows["yuebing_engine_load_time_seconds",]["count"] == 1, "a load")
+        shares = {key[1]: row["value"] for key, row in rows.items()
+                  if key[0] == "yuebing_engine_hit_ratio"}
+        expect(sum(shares.values()) == 1000000 and shares["dram"] == 960000
+               and shares["miss"] == 40000, f"{shares}")
+        code, text = call(second, "GET", "/metrics")
+        expect(code == 200 and b'yuebing_engine_hit_ratio{tier="dram"} 0.96' in text, f"{text}")
+
+
 @case("a prompt that one engine computed is answered by another, out of the first one's memory")
 def _():
     with engine(None, "--roles", "prefill") as prefill, \

@@ -173,8 +173,10 @@ start_engine(struct ground_role *role)
     };
     char why[512] = "";
 
-    assert_int_equal(
-        yb_transfer_create_as(&options, role->identity, &role->engine, why, sizeof(why)), YB_OK);
+    assert_int_equal(yb_transfer_create_as(&options,
+                                           (struct yb_transfer_self){.identity = role->identity},
+                                           &role->engine, why, sizeof(why)),
+                     YB_OK);
     assert_int_equal(
         yb_transfer_address(role->engine, role->engine_address, sizeof(role->engine_address)),
         YB_OK);

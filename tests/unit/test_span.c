@@ -29,8 +29,10 @@ span_of(uint64_t number)
         .parent = number * 3,
         .start_ns = number * 5,
         .end_ns = number * 7,
+        .began_ns = number * 6,
         .wall_ns = number * 11,
         .bytes = number * 13,
+        .number = number * 17,
         .outcome = -(int32_t)(number % 37),
         .kind = (uint8_t)(number % 9),
         .path = (uint8_t)(number % 5),
@@ -105,6 +107,46 @@ test_span__a_snapshot_shows_the_newest_and_changes_nothing(void **state)
     assert_int_equal(yb_span_drain(ring, spans, 8), 8);
     yb_span_ring_destroy(&ring);
     assert_null(ring);
+}
+
+static void
+test_span__whoever_follows_sees_each_record_once_and_takes_none_away(void **state)
+{
+    struct yb_span_ring *ring = ring_with(8);
+    struct yb_span spans[8];
+    uint64_t from_the_first = 0;
+    uint64_t from_now = UINT64_MAX;
+
+    (void)state;
+    write_numbers(ring, 0, 3);
+    assert_int_equal(yb_span_follow(ring, &from_now, spans, 8), 0);
+    assert_int_equal(yb_span_follow(ring, &from_the_first, spans, 2), 2);
+    assert_true(span_is(&spans[0], 0) && span_is(&spans[1], 1));
+    write_numbers(ring, 3, 12);
+    assert_int_equal(yb_span_follow(ring, &from_now, spans, 1), 1);
+    assert_true(span_is(&spans[0], 4)); /* 3 was overwritten. */
+    assert_int_equal(yb_span_follow(ring, &from_the_first, spans, 8), 8);
+    assert_true(span_is(&spans[0], 4) && span_is(&spans[7], 11));
+    assert_int_equal(yb_span_follow(ring, &from_the_first, spans, 8), 0);
+    assert_int_equal(yb_span_drain(ring, spans, 8), 8);
+    yb_span_ring_destroy(&ring);
+}
+
+static void
+test_span__an_unfinished_record_holds_up_who_follows_for_half_a_ring(void **state)
+{
+    struct yb_span_ring *ring = ring_with(8);
+    struct yb_span spans[8];
+    uint64_t cursor = 0;
+
+    (void)state;
+    atomic_fetch_add(&ring->next, 1); /* A writer took ticket 0 and was stopped. */
+    write_numbers(ring, 1, 4);
+    assert_int_equal(yb_span_follow(ring, &cursor, spans, 8), 0);
+    write_numbers(ring, 4, 5);
+    assert_int_equal(yb_span_follow(ring, &cursor, spans, 8), 4);
+    assert_true(span_is(&spans[0], 1) && span_is(&spans[3], 4));
+    yb_span_ring_destroy(&ring);
 }
 
 static void
@@ -491,6 +533,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_span__a_capacity_that_is_no_power_of_two_is_refused),
         cmocka_unit_test(test_span__a_snapshot_shows_the_newest_and_changes_nothing),
+        cmocka_unit_test(test_span__whoever_follows_sees_each_record_once_and_takes_none_away),
+        cmocka_unit_test(test_span__an_unfinished_record_holds_up_who_follows_for_half_a_ring),
         cmocka_unit_test(test_span__a_drain_takes_each_record_once_and_counts_the_overwritten),
         cmocka_unit_test(test_span__an_unfinished_record_stops_a_drain_once),
         cmocka_unit_test(test_span__a_record_finished_between_two_drains_is_not_lost),
