@@ -67,9 +67,11 @@ struct yb_log {
     _Atomic uint64_t dropped;
     _Atomic uint64_t notices;
 
-    struct yb_lock lock; /* Protects the entries. */
+    struct yb_lock lock; /* Protects the rest. */
     struct entry entries[YB_LOG_SITES_MAX];
     struct entry shared; /* Of all sites that found no place. */
+    uint64_t kept_count; /* Lines ever kept; line n is at (n - 1) % YB_LOG_KEPT_MAX. */
+    struct yb_log_kept kept[YB_LOG_KEPT_MAX];
 };
 
 static const struct yb_log_site shared_site = {
@@ -370,6 +372,18 @@ put_field(struct line *line, const struct yb_log_field *given)
 }
 
 static void
+put_event(struct line *line, const struct yb_log_site *site, const struct yb_log_field *fields,
+          uint32_t count)
+{
+    put_text(line, site->module);
+    put_text(line, ": ");
+    put_text(line, site->event);
+    for (uint32_t i = 0; i < count; i++) {
+        put_field(line, &fields[i]);
+    }
+}
+
+static void
 format_text(struct line *line, const struct yb_log_site *site, const char *time,
             const struct yb_log_field *fields, uint32_t count)
 {
@@ -377,12 +391,7 @@ format_text(struct line *line, const struct yb_log_site *site, const char *time,
     put_text(line, " ");
     put_text(line, yb_log_level_name(site->level));
     put_text(line, " ");
-    put_text(line, site->module);
-    put_text(line, ": ");
-    put_text(line, site->event);
-    for (uint32_t i = 0; i < count; i++) {
-        put_field(line, &fields[i]);
-    }
+    put_event(line, site, fields, count);
     if (line->cut) {
         memcpy(line->bytes + 1 + line->length, cut_mark, sizeof(cut_mark) - 1);
         line->length += sizeof(cut_mark) - 1;
@@ -538,17 +547,64 @@ sink_line(struct yb_log *log, struct line *line)
     return written == (ssize_t)length;
 }
 
+/* ---- what is kept ---- */
+
+static void
+keep(struct yb_log *log, const struct yb_log_site *site, const struct yb_log_field *fields,
+     uint32_t count, uint64_t wall_ns)
+{
+    struct yb_log_kept *kept;
+    struct line line;
+    size_t length;
+
+    line.length = 0;
+    line.cut = false;
+    put_event(&line, site, fields, count);
+    length = line.length < YB_LOG_KEPT_BYTES ? line.length : YB_LOG_KEPT_BYTES - 1;
+    yb_lock_acquire(&log->lock);
+    kept = &log->kept[log->kept_count++ % YB_LOG_KEPT_MAX];
+    kept->number = log->kept_count;
+    kept->wall_ns = wall_ns;
+    kept->level = site->level;
+    memcpy(kept->text, line.bytes + 1, length);
+    kept->text[length] = '\0';
+    yb_lock_release(&log->lock);
+}
+
+uint32_t
+yb_log_recent(struct yb_log *log, uint64_t after, struct yb_log_kept *kept_out, uint32_t count_max)
+{
+    uint64_t next;
+    uint32_t count = 0;
+
+    if (log == NULL) {
+        return 0;
+    }
+    YB_ASSERT_OBJ(log, LOG_MAGIC);
+    yb_lock_acquire(&log->lock);
+    next = log->kept_count > YB_LOG_KEPT_MAX ? log->kept_count - YB_LOG_KEPT_MAX : 0;
+    for (next = after > next ? after : next; next < log->kept_count && count < count_max; next++) {
+        kept_out[count++] = log->kept[next % YB_LOG_KEPT_MAX];
+    }
+    yb_lock_release(&log->lock);
+    return count;
+}
+
 /* Format and write one line. False: dropped. */
 static bool
 emit(struct yb_log *log, const struct yb_log_site *site, const struct yb_log_field *fields,
      uint32_t count)
 {
+    uint64_t wall_ns = yb_clock_wall(log->clock);
     struct line line;
     char time[64];
 
+    if (site->level <= YB_LOG_LEVEL_INFO) {
+        keep(log, site, fields, count, wall_ns);
+    }
     line.length = 0;
     line.cut = false;
-    format_time(yb_clock_wall(log->clock), time);
+    format_time(wall_ns, time);
     if (log->format == YB_LOG_TEXT) {
         format_text(&line, site, time, fields, count);
     } else if (!format_json(&line, site, time, fields, count)) {

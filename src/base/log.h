@@ -25,6 +25,9 @@
  * write `lines_per_second` lines; what comes beyond is counted, and the site's
  * first line after that second is preceded by one that tells the count.
  *
+ * The last lines that are no more than `info` are kept in memory, too, for whoever looks at the
+ * process from outside (the admin port).
+ *
  * Never log a secret. There is no field type for one, and a field whose name
  * ends in "secret", "password" or "credential" is written as [redacted].
  *
@@ -35,8 +38,8 @@
  *   G3  A site emits at most `lines_per_second` lines in a window of one second.
  *
  * Threads   Any thread, any function. The limiter has one lock of rank LOG, held
- *           for a few loads; nothing is written under it. A caller may hold
- *           locks of a lower rank, though STYLE 4.7 asks for none.
+ *           for a few loads, or while one line is kept; nothing is written under it. A caller
+ *           may hold locks of a lower rank, though STYLE 4.7 asks for none.
  * Memory    A text line allocates nothing; a JSON line allocates while it is
  *           built. Strings in fields are borrowed until the call returns.
  * Time      The wall clock stamps, the monotonic clock limits; both come from
@@ -63,6 +66,8 @@
 #define YB_LOG_LINE_MAX         4096u /* PIPE_BUF: a pipe takes it whole or not at all. */
 #define YB_LOG_SITES_MAX        1024u /* Sites beyond share one limit. */
 #define YB_LOG_LINES_PER_SECOND 5u
+#define YB_LOG_KEPT_MAX         64u  /* Lines kept. */
+#define YB_LOG_KEPT_BYTES       256u /* Of a line's text, with its end. */
 
 /* clang-format off */
 #define YB_LOG_LEVEL_MAP(X)                       \
@@ -123,6 +128,19 @@ bool yb_log_enabled(const struct yb_log *log, enum yb_log_level level);
 /* Write one line for each site that has suppressed lines in a second that has passed: for a
  * timer, so that a site that fell silent is told about too. */
 void yb_log_report_suppressed(struct yb_log *log);
+
+/* A line that was written, errors, warnings and info alone. */
+struct yb_log_kept {
+    uint64_t number; /* 1 for the first of the process, and so on. */
+    uint64_t wall_ns;
+    enum yb_log_level level;
+    char text[YB_LOG_KEPT_BYTES]; /* "module: event, name value, ...", cut where it is longer. */
+};
+
+/* Copy what is kept of the lines after number `after`, at most `count_max`, oldest first, and
+ * return how many. A NULL log has none. */
+uint32_t yb_log_recent(struct yb_log *log, uint64_t after, struct yb_log_kept *kept_out,
+                       uint32_t count_max);
 
 /* Fill in every field of *counts_out. */
 void yb_log_counts(const struct yb_log *log, struct yb_log_counts *counts_out);

@@ -155,6 +155,44 @@ test_log__a_json_line_keeps_the_types(void **state)
 }
 
 static void
+test_log__the_last_lines_are_kept_whatever_the_sink_does(void **state)
+{
+    int fd = memory_file();
+    struct yb_log *log = log_to(fd, YB_LOG_JSON);
+    struct yb_log_kept kept[YB_LOG_KEPT_MAX + 1];
+    char long_value[300];
+
+    (void)state;
+    assert_int_equal(yb_log_recent(NULL, 0, kept, 1), 0);
+    assert_int_equal(yb_log_recent(log, 0, kept, YB_LOG_KEPT_MAX), 0);
+    yb_log_warn(log, "m", "shout", yb_log_u64("count", 3));
+    yb_log_debug(log, "m", "whisper");
+    memset(long_value, 'x', sizeof(long_value));
+    yb_log_error(log, "m", "cry", yb_log_bytes("text", long_value, sizeof(long_value)));
+    assert_int_equal(yb_log_recent(log, 0, kept, YB_LOG_KEPT_MAX), 2);
+    assert_true(kept[0].number == 1 && kept[0].level == YB_LOG_LEVEL_WARN);
+    assert_true(kept[0].wall_ns == hand_wall(&hand.clock));
+    assert_string_equal(kept[0].text, "m: shout, count 3");
+    assert_true(kept[1].number == 2 && kept[1].level == YB_LOG_LEVEL_ERROR);
+    assert_int_equal(strlen(kept[1].text), YB_LOG_KEPT_BYTES - 1);
+    assert_int_equal(yb_log_recent(log, 1, kept, YB_LOG_KEPT_MAX), 1);
+    assert_true(kept[0].number == 2);
+    assert_int_equal(yb_log_recent(log, 2, kept, YB_LOG_KEPT_MAX), 0);
+    for (uint64_t i = 0; i < YB_LOG_KEPT_MAX; i++) {
+        hand.now_ns += YB_NS_PER_S;
+        yb_log_info(log, "m", "turn", yb_log_u64("i", i));
+    }
+    assert_int_equal(yb_log_recent(log, 0, kept, YB_LOG_KEPT_MAX + 1), YB_LOG_KEPT_MAX);
+    assert_string_equal(kept[0].text, "m: turn, i 0");
+    assert_true(kept[0].number == 3);
+    assert_true(kept[YB_LOG_KEPT_MAX - 1].number == YB_LOG_KEPT_MAX + 2);
+    assert_int_equal(yb_log_recent(log, 3, kept, 2), 2);
+    assert_string_equal(kept[1].text, "m: turn, i 2");
+    yb_log_destroy(&log);
+    assert_int_equal(close(fd), 0);
+}
+
+static void
 test_log__a_value_from_outside_cannot_forge_a_line(void **state)
 {
     int fd = memory_file();
@@ -595,6 +633,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log__a_text_line_is_the_event_then_names_and_values),
         cmocka_unit_test(test_log__a_json_line_keeps_the_types),
+        cmocka_unit_test(test_log__the_last_lines_are_kept_whatever_the_sink_does),
         cmocka_unit_test(test_log__a_value_from_outside_cannot_forge_a_line),
         cmocka_unit_test(test_log__a_long_value_is_cut_and_says_by_how_much),
         cmocka_unit_test(test_log__a_line_is_never_longer_than_its_limit),
