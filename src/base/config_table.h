@@ -337,6 +337,9 @@
     X(http,    listen,               STRING, "address",     "",                           \
       0, YB_CONFIG_STRING_MAX, none, "http",                                              \
       "address and port of the admin port, such as 127.0.0.1:14780; empty: none")         \
+    X(http,    watch,                STRING, "addresses",   "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "http-watch",                                        \
+      "admin ports of other processes that the dashboard shows, too: host:port,host:port") \
     X(conductor, serve,              BOOL,   "",            "false",                      \
       0, 1, none, "conductor",                                                            \
       "serve: answer the calls of a conductor on the admin port, too")                    \

@@ -25,6 +25,7 @@
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
     X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
     X(REPORTER, 18) /* engine/reporter.c: what waits to be told to the conductor */ \
+    X(GATHER, 19) /* observe/gather.c: the samples that are kept */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \
     X(WATCH,   22) /* observe/watch.c: how many listen, and whether they go on */ \
     X(CONDUCTOR, 25) /* conductor/service_internal.h: the conductor, its log's next bytes */ \

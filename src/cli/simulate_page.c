@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `yuebing simulate TRACE --report FILE`: one page that needs no other file and no network. The
- * charts are drawn by Chart.js (MIT), which is put into the program where the build found it; a
- * program without it writes the same page with tables alone.
+ * charts are drawn by Chart.js; a program without it writes the same page with tables alone.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/embed.h"
 #include "cli/simulate.h"
-
-#ifdef YB_CHART_JS
-YB_EMBED(yb_cli_chart_js, YB_CHART_JS);
-#else
-static const char yb_cli_chart_js[] = "";
-static const char *const yb_cli_chart_js_end = yb_cli_chart_js;
-#endif
+#include "observe/chart_js.h"
 
 #define CDF_POINTS 101u
 #define SPANS      60u
@@ -157,7 +149,8 @@ static bool
 write_page(const struct yb_simulate_shown *shown, FILE *file)
 {
     json_t *run = yb_simulate_json(shown);
-    size_t script = (size_t)(yb_cli_chart_js_end - yb_cli_chart_js);
+    size_t script;
+    const char *chart_js = yb_chart_js(&script);
     bool ok;
 
     if (run == NULL) {
@@ -165,7 +158,7 @@ write_page(const struct yb_simulate_shown *shown, FILE *file)
     }
     (void)json_object_set_new(run, "cdf_s", cdf_json(shown));
     (void)json_object_set_new(run, "spans", spans_json(shown));
-    ok = fputs(page_head, file) >= 0 && fwrite(yb_cli_chart_js, 1, script, file) == script &&
+    ok = fputs(page_head, file) >= 0 && fwrite(chart_js, 1, script, file) == script &&
          fputs("\n</script><script>const run=", file) >= 0;
     /* `</` would end the script, also inside a name. */
     ok =

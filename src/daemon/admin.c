@@ -15,6 +15,7 @@
 #include "daemon/visit.h"
 #include "directory/index.h"
 #include "directory/wire/directory_wire.h"
+#include "observe/dashboard.h"
 #include "observe/http.h"
 #include "observe/watch.h"
 
@@ -30,6 +31,7 @@ struct yb_admin {
     struct yb_watch *watch;
     struct yb_known_http *known;         /* NULL: its paths are not asked for. */
     struct yb_conductor_host *conductor; /* NULL: there is none here. */
+    struct yb_dashboard *dashboard;
     char directory[YB_ADDRESS_TEXT_BYTES];
 };
 
@@ -396,7 +398,8 @@ other(void *context, const struct yb_http_asked *asked, struct yb_http_told *tol
 {
     struct yb_admin *admin = context;
 
-    if (yb_watch_answer(admin->watch, asked, told_out)) {
+    if (yb_watch_answer(admin->watch, asked, told_out) ||
+        yb_dashboard_answer(admin->dashboard, asked, told_out)) {
         return true;
     }
     if (admin->conductor != NULL) {
@@ -441,6 +444,16 @@ open_port(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])
     return status;
 }
 
+static struct yb_address
+loopback_of(const struct yb_address *wildcard)
+{
+    struct yb_address address = *wildcard;
+
+    address.ip[0] = address.family == YB_ADDRESS_V4 ? 127 : 0;
+    address.ip[address.family == YB_ADDRESS_V4 ? 3 : 15] = 1;
+    return address;
+}
+
 /* Answer the known system's paths, too. */
 static bool
 open_known(struct yb_admin *admin)
@@ -458,14 +471,30 @@ open_known(struct yb_admin *admin)
     struct yb_role_info first;
 
     if (yb_address_is_wildcard(&where)) { /* It is ours: then loopback leads there. */
-        where.ip[0] = where.family == YB_ADDRESS_V4 ? 127 : 0;
-        where.ip[where.family == YB_ADDRESS_V4 ? 3 : 15] = 1;
+        where = loopback_of(&where);
     }
     yb_address_format(&where, admin->directory);
     yb_roles_info(admin->roles, 0, &first);
     options.leads = first.directory;
     admin->known = yb_known_http_create(&options);
     return admin->known != NULL;
+}
+
+/* Let the dashboard ask our own port like any other. */
+static enum yb_status
+begin_dashboard(struct yb_admin *admin, char why_out[YB_PROCESS_WHY_BYTES])
+{
+    struct yb_address self = yb_http_address(admin->http);
+    char text[YB_ADDRESS_TEXT_BYTES];
+
+    if (yb_address_is_wildcard(&self)) {
+        self = loopback_of(&self);
+    }
+    yb_address_format(&self, text);
+    return yb_dashboard_begin(
+        admin->dashboard,
+        &(struct yb_gather_options){.self = text, .watch = admin->process->config->http_watch},
+        why_out);
 }
 
 enum yb_status
@@ -497,8 +526,13 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
     };
     admin->conductor = process->conductor;
     YB_ASSERT(admin->conductor == NULL || !process->known_paths);
-    if (open_watch(admin) == YB_OK && (!process->known_paths || open_known(admin))) {
+    admin->dashboard = yb_dashboard_create(process->log);
+    if (admin->dashboard != NULL && open_watch(admin) == YB_OK &&
+        (!process->known_paths || open_known(admin))) {
         status = open_port(admin, why_out);
+    }
+    if (status == YB_OK) {
+        status = begin_dashboard(admin, why_out);
     }
     if (status != YB_OK) {
         yb_admin_destroy(&admin);
@@ -514,11 +548,17 @@ yb_admin_destroy(struct yb_admin **admin_ref)
     struct yb_admin *admin = *admin_ref;
 
     *admin_ref = NULL;
+    if (admin->dashboard != NULL) {
+        yb_dashboard_stop(admin->dashboard);
+    }
     if (admin->watch != NULL) {
         yb_watch_stop(admin->watch);
     }
     if (admin->http != NULL) {
         yb_http_destroy(&admin->http);
+    }
+    if (admin->dashboard != NULL) {
+        yb_dashboard_destroy(&admin->dashboard);
     }
     if (admin->known != NULL) {
         yb_known_http_destroy(&admin->known);

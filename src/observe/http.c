@@ -13,20 +13,24 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-#define HTTP_MAGIC      0x68747470u
-#define IDLE_S          10u
-#define BODY_NS         (10 * YB_NS_PER_S) /* From the header's end to the body's. */
-#define KEY_BYTES_MAX   1024u
-#define MEMORY_BYTES    32768u  /* Of one connection: its header lines. */
-#define MEMORY_LARGE    262144u /* Where long bodies come: fewer, longer pieces. */
-#define STREAM_BYTES    16384u  /* Of a stream, at a time. */
-#define BACKLOG         64
-#define BEARER          "Bearer "
-#define BLOCKS_PATH     "/v1/blocks/"
-#define NODES_PATH      "/v1/nodes/"
-#define DRAIN_END       "/drain"
-#define TEXT_TYPE       "text/plain; charset=utf-8"
-#define JSON_TYPE       "application/json"
+#define HTTP_MAGIC    0x68747470u
+#define IDLE_S        10u
+#define BODY_NS       (10 * YB_NS_PER_S) /* From the header's end to the body's. */
+#define KEY_BYTES_MAX 1024u
+#define MEMORY_BYTES  32768u  /* Of one connection: its header lines. */
+#define MEMORY_LARGE  262144u /* Where long bodies come: fewer, longer pieces. */
+#define STREAM_BYTES  16384u  /* Of a stream, at a time. */
+#define BACKLOG       64
+#define BEARER        "Bearer "
+#define BLOCKS_PATH   "/v1/blocks/"
+#define NODES_PATH    "/v1/nodes/"
+#define DRAIN_END     "/drain"
+#define TEXT_TYPE     "text/plain; charset=utf-8"
+#define JSON_TYPE     "application/json"
+#define HTML_TYPE     "text/html"
+#define HTML_POLICY                                                                         \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src " \
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct yb_http {
@@ -468,6 +472,26 @@ response_of(struct MHD_Connection *connection, const struct answer *answer)
     return response;
 }
 
+static void
+add_headers(struct MHD_Response *response, const struct answer *answer)
+{
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (strncmp(answer->type, HTML_TYPE, sizeof(HTML_TYPE) - 1) == 0) {
+        (void)MHD_add_response_header(response, "Content-Security-Policy", HTML_POLICY);
+    }
+    if (answer->retry_after_s > 0) {
+        char seconds[16];
+
+        (void)snprintf(seconds, sizeof(seconds), "%u", answer->retry_after_s);
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
+    if (answer->code == MHD_HTTP_UNAUTHORIZED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    }
+}
+
 /* It is called when the header has come, for each piece of a body, and at the end. lint: size, the
  * parameters are the HTTP library's */
 static enum MHD_Result
@@ -501,17 +525,7 @@ on_request(void *owner, struct MHD_Connection *connection, const char *path, con
     if (response == NULL) {
         return MHD_NO; /* No memory: the connection ends. */
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.type);
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    if (answer.retry_after_s > 0) {
-        char seconds[16];
-
-        (void)snprintf(seconds, sizeof(seconds), "%u", answer.retry_after_s);
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-    }
-    if (answer.code == MHD_HTTP_UNAUTHORIZED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    }
+    add_headers(response, &answer);
     result = MHD_queue_response(connection, answer.code, response);
     MHD_destroy_response(response);
     return result;

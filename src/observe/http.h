@@ -11,7 +11,8 @@
  *     DELETE /v1/blocks/KEY        remove it (?tenant=NAME&force=1)
  *     POST   /v1/nodes/NAME/drain  move its blocks away (?undo=1&force=1)
  *
- * and what else the source answers itself.
+ * and what else the source answers itself, such as a conductor's calls or the dashboard's page. A
+ * page of HTML may load nothing from elsewhere: a content security policy goes with it.
  *
  * What is shown comes from the source's callbacks; this module knows paths, codes and who may.
  *

@@ -56,7 +56,7 @@ def _():
         code, found = ask(server, "GET", "/v1/config")
         rows = {(r["section"], r["name"]): r for r in found["parameters"]}
         expect(rows["node", "memory"]["value"] == MEMORY, str(rows["node", "memory"]))
-        for path in ("/", "/v1", "/v1/nodes/", "/v1/blocks/", "/healthz/x", "/../etc/passwd"):
+        for path in ("/index", "/v1", "/v1/nodes/", "/v1/blocks/", "/healthz/x", "/../etc/passwd"):
             code, _ = ask(server, "GET", path)
             expect(code in (400, 404), f"{path}: {code}")
         expect(ask(server, "POST", "/healthz")[0] == 405, "a wrong method")

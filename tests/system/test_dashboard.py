@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard of a real cluster: a page in Chromium that a hand clicks through, and its stream as
+listeners meet it that are many, slow, or there when the port closes."""
+import http.client
+import json
+import socket
+import time
+
+from browser import Page
+from engine_process import ask, engine, prompt, settled
+from yuebing import DEADLINE_S, Serve, case, expect, main, split, until
+
+LISTENERS_MAX = 16  # YB_DASHBOARD_LISTENERS_MAX
+LIVE = "document.querySelector('#state').dataset.state == 'live'"
+
+
+def text(selector):
+    return f"document.querySelector({json.dumps(selector)}).innerText"
+
+
+def get(address, path):
+    connection = http.client.HTTPConnection(address, timeout=6 * DEADLINE_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+def listen(address):
+    """Ask for the stream and leave it open; returns the socket and the status line."""
+    stream = socket.create_connection(split(address), timeout=6 * DEADLINE_S)
+    stream.sendall(b"GET /v1/cluster/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+    return stream, stream.recv(15)
+
+
+def serve(*words):
+    return Serve("--memory", "64m", "--http", "127.0.0.1:0", *words, command="serve")
+
+
+def click_through(page, first):
+    page.wait(LIVE)
+    page.wait("document.querySelectorAll('[data-node]').length == 2")
+    expect("2 of 2" in page.value(text("#summary")), page.value(text("#summary")))
+    page.click("#processes-box summary")
+    for word in ("conductor", "directory, node", "engine", "first"):
+        page.wait(f"{text('#processes')}.includes('{word}')")
+    # An engine computes a prompt, and gives it again.
+    page.wait("state.counters.sum('engine_kv_blocks') > 0")
+    ask(first, prompt(1, 640))
+    settled(first)
+    ask(first, prompt(1, 640))
+    page.wait(f"/own memory \\d/.test({text('#hits figcaption')})")
+    page.wait("charts.get('hits').data.datasets.some(set => set.data.some(at => at.y > 0))")
+    # Buttons do what they say.
+    page.click("#span [data-minutes='1']")
+    page.wait("document.querySelector('#span [aria-pressed=true]').dataset.minutes == '1'")
+    page.click("#level [data-level='info']")
+    page.wait(f"{text('#events')}.includes('a node registers')")
+    page.click("#pause")
+    expect(page.value(text("#pause")) == "Go on", "it pauses")
+    page.click("#pause")
+    before = page.value("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    page.click("#theme")
+    page.wait("document.querySelector('#theme').innerText == 'Theme: dark'")
+    page.wait(f"getComputedStyle(document.body).backgroundColor != '{before}'")
+    expect(not page.complaints, f"{page.complaints}")
+    # An engine that is gone is said in words.
+    first.kill()
+    page.click("#level [data-level='warn']")
+    page.wait(f"{text('#events')}.includes('does not answer')")
+
+
+@case("a page shows the nodes, what engines reused, and what went wrong, in every scheme and width")
+def _():
+    with serve("--nodes", "2") as store, \
+            Serve("--http", "127.0.0.1:0", "--directory", store.address, "--http-watch",
+                  store.ready["http"], command="conductor") as conductor, \
+            Page(f"http://{conductor.ready['http']}/") as page:
+        first = engine(store.address, "--name", "first", "--conductor",
+                       f"http://{conductor.ready['http']}").begin()
+        try:
+            click_through(page, first)
+        finally:
+            first.kill()
+
+
+@case("on a phone nothing is wider than the screen, and a dark scheme is dark")
+def _():
+    with serve() as store, \
+            Page(f"http://{store.ready['http']}/", width=390, height=800, dark=True) as page:
+        page.wait(LIVE)
+        page.wait("document.querySelectorAll('[data-node]').length == 1")
+        expect(page.value("document.documentElement.scrollWidth") <= 390, "it is not wider")
+        colour = page.value("getComputedStyle(document.body).backgroundColor")
+        expect(max(json.loads(colour.replace("rgb(", "[").replace(")", "]"))) < 64, colour)
+        expect(not page.complaints, f"{page.complaints}")
+
+
+@case("a page may load nothing from elsewhere, and what it is made of is all in the program")
+def _():
+    with serve() as store:
+        for path, kind in (("/", "text/html"), ("/dashboard.css", "text/css"),
+                           ("/dashboard.js", "text/javascript"), ("/chart.js", "text/javascript")):
+            answer, body = get(store.ready["http"], path)
+            expect(answer.status == 200 and answer.getheader("Content-Type").startswith(kind), path)
+            expect(answer.getheader("X-Content-Type-Options") == "nosniff", path)
+            if path != "/chart.js":
+                expect(b"http://" not in body and b"https://" not in body, path)
+        policy = get(store.ready["http"], "/")[0].getheader("Content-Security-Policy")
+        expect("default-src 'none'" in policy and "unsafe" not in policy, policy)
+
+
+@case("listeners are counted: one too many is told so, and gets a place that becomes free")
+def _():
+    with serve() as store:
+        streams = []
+        for _ in range(LISTENERS_MAX):
+            stream, status = listen(store.ready["http"])
+            expect(status == b"HTTP/1.1 200 OK", f"{status}")
+            streams.append(stream)
+        answer, body = get(store.ready["http"], "/v1/cluster/stream")
+        expect(answer.status == 503 and json.loads(body)["status"] == "BUSY", f"{body}")
+        expect(answer.getheader("Retry-After") is not None, "it says when")
+        streams.pop().close()
+
+        def again():
+            stream, status = listen(store.ready["http"])
+            fine = status == b"HTTP/1.1 200 OK"
+            if fine:
+                streams.append(stream)
+            else:
+                stream.close()
+            return fine
+        until(again, "the place is free", 6 * DEADLINE_S)
+        for stream in streams:
+            stream.close()
+
+
+@case("a port with listeners closes at once")
+def _():
+    store = serve().begin()
+    streams = [listen(store.ready["http"])[0] for _ in range(3)]
+    expect(store.stop() == 0, f"{store.log[-5:]}")
+    for stream in streams:
+        end = time.monotonic() + DEADLINE_S
+        while stream.recv(65536):
+            expect(time.monotonic() < end, "the stream ends")
+        stream.close()
+
+
+main()
