@@ -643,6 +643,124 @@ YB_API enum yb_sched_mode yb_sched_mode_choose(const struct yb_sched_cost *cost,
 YB_API double yb_sched_mode_crossover(const struct yb_sched_cost *cost,
                                       const struct yb_sched_demand *demand, uint32_t places);
 
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* A request that waits at an engine, as it is now. Of its blocks the first `held_blocks` need not
+ * be computed; of these the first `device_blocks` need not be loaded either; and the first
+ * `used_blocks` of these stay on the devices anyway, as a running request uses them. */
+struct yb_sched_waiter {
+    const uint64_t *blocks; /* Borrowed for the call. */
+    uint32_t block_count;
+    uint32_t held_blocks;
+    uint32_t device_blocks;
+    uint32_t used_blocks;
+    uint32_t input_tokens; /* At least 1. */
+};
+
+/* What bounds a batch. A batch of one request has no bound but `room_blocks`. */
+struct yb_sched_batch_options {
+    uint32_t block_tokens; /* 0: 512. */
+    uint32_t requests_max; /* 0: no limit. */
+    uint64_t new_tokens;   /* That are computed in it, at most; 0: no limit. */
+    uint64_t room_blocks;  /* Of the devices, what running requests do not use. */
+    double load_ratio;     /* Tokens to load for one to compute, above which a batch is bound by its
+                               loads; 0: 100; below 0: the batch is not balanced. */
+    uint32_t shared_tokens; /* A request waits for what others compute if it shares more; 0: 100;
+                               UINT32_MAX: it never waits. */
+};
+
+/* What becomes of a waiter. */
+enum yb_sched_turn {
+    YB_SCHED_TURN_LEFT,     /* It waits on. */
+    YB_SCHED_TURN_TAKEN,    /* It is in the batch. */
+    YB_SCHED_TURN_DEFERRED, /* A delay hit: what it shares is being computed, or will be by one
+                               before it. It should come first in the next round. */
+};
+
+struct yb_sched_batch {
+    uint32_t taken;
+    uint32_t deferred;
+    uint64_t load_tokens; /* What several of the batch load is loaded once. */
+    uint64_t new_tokens;
+    bool load_bound;
+};
+
+/* Waiters that are looked at in one round; those behind them are left. */
+#define YB_SCHED_BATCH_LOOK 256u
+
+/* Form the next batch of prefill (Strata, OSDI 2026). Of a queue in its order,
+ *
+ *   1  a request that shares more than `shared_tokens` of what it would compute with one in
+ *      `running`, or with one before it in the queue that is not deferred itself, is deferred:
+ *      computing that twice helps nobody;
+ *   2  the first of the others opens the batch; one that follows is passed over if the batch with
+ *      it would be bound by its loads. Who loads nothing that the batch does not load already
+ *      (its bundle) comes in at once;
+ *   3  those that were passed over fill what is left of the batch, in their order.
+ *
+ * `running` is what is computed now, its `held_blocks` as they were when that began. *turns_out
+ * has `count` entries. Nobody starves: the first of the queue is taken unless it waits for what is
+ * running or has no room. */
+YB_API struct yb_sched_batch yb_sched_batch_form(const struct yb_sched_batch_options *options,
+                                                 const struct yb_sched_waiter *running,
+                                                 uint32_t running_count,
+                                                 const struct yb_sched_waiter *queue,
+                                                 uint32_t count, enum yb_sched_turn *turns_out);
+
+/* Return how long a batch takes whose layers are loaded while earlier ones are computed:
+ * max(load / L + compute, load + compute / L), in nanoseconds; L layers. */
+YB_API double yb_sched_batch_ns(const struct yb_sched_cost *cost, double load_ns,
+                                double compute_ns);
+
+/* Return how many steps of decode should be made while a batch only loads: the bubble. A step is
+ * made if at least half of it fits, as it has to be made some time; what does not fit delays the
+ * batch. */
+YB_API uint32_t yb_sched_batch_bubble(const struct yb_sched_cost *cost, double load_ns,
+                                      double compute_ns, uint32_t sequences,
+                                      uint64_t context_tokens);
+
+/* ---- rollouts -------------------------------------------------------------------------------- */
+
+/* Many answers to each of many prompts, all of which are wanted before anything else goes on (Seer,
+ * OSDI 2026). An answer is not generated in one go but in chunks; after each its KV lies in the
+ * pool, and the next chunk may be generated anywhere. */
+
+/* What is known of the answers to one prompt. */
+struct yb_sched_rollout_group {
+    uint32_t longest; /* The longest answer that has ended; while there is none, the limit. */
+    uint64_t served;  /* Tokens that its answers have got. */
+};
+
+/* An answer that waits for its next chunk. */
+struct yb_sched_rollout_waiter {
+    uint32_t group;
+    uint32_t generated; /* Tokens so far. */
+    bool probe;         /* One of each group goes ahead: how long is it? */
+};
+
+/* Every so many picks one is for the group that has got the fewest tokens. */
+#define YB_SCHED_ROLLOUT_SERVE 32u
+
+/* Return which of `count` (above 0) waiters goes on next: a probe, of which the one with the fewest
+ * tokens, as short ones tell soonest; else one of the group whose longest answer is the longest, as
+ * what takes long has to begin early. Of equals the first. `picks` counts the calls. */
+YB_API uint32_t yb_sched_rollout_next(const struct yb_sched_rollout_waiter *waiters, uint32_t count,
+                                      const struct yb_sched_rollout_group *groups, uint64_t picks);
+
+/* Where it could go on. */
+struct yb_sched_rollout_place {
+    uint32_t in_flight;   /* Requests there. */
+    uint32_t held_tokens; /* Of this one's KV, what is there. */
+    uint64_t free_tokens; /* Room for KV. */
+};
+
+/* Return where it goes on with so many tokens of KV, or YB_SCHED_NONE if none has room: while
+ * requests in flight are spread by no more than 32, where most of its KV is; else where the fewest
+ * requests are. *pull_out: it should be pulled from the pool, as more than 512 tokens are missing
+ * of the `pool_tokens` that it has there, rather than computed again. */
+YB_API uint32_t yb_sched_rollout_where(const struct yb_sched_rollout_place *places, uint32_t count,
+                                       uint64_t tokens, uint32_t pool_tokens, bool *pull_out);
+
 /* ---- the prefetch window --------------------------------------------------------------------- */
 
 /* How many steps ahead blocks are asked for. A value: copy it, compare it, keep it where you like.

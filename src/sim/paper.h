@@ -43,6 +43,8 @@
     X(bidaw)            \
     X(ecoserve)         \
     X(lmetric)          \
+    X(seer)             \
+    X(strata)           \
     X(wild)
 
 struct yb_paper_row {
@@ -102,6 +104,15 @@ YB_CHECKED enum yb_status yb_paper_trace(struct yb_papers *papers, const char *n
 YB_CHECKED enum yb_status yb_paper_run(struct yb_papers *papers, const char *section,
                                        const struct yb_paper_change *changes,
                                        const struct yb_trace *trace, struct yb_result *result_out);
+
+/* What the engines of a section are, without running it. */
+struct yb_paper_engine {
+    struct yb_sched_cost cost;
+    double load_bytes_per_s; /* From the host to the devices. */
+    double port_bytes_per_s; /* From the network. */
+};
+YB_CHECKED enum yb_status yb_paper_engine(struct yb_papers *papers, const char *section,
+                                          struct yb_paper_engine *engine_out);
 
 /* Read a number of a section that is not a setting, such as `speed`; `fallback` if it has none. */
 double yb_paper_number(const struct yb_papers *papers, const char *section, const char *name,

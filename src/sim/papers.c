@@ -255,28 +255,49 @@ apply(struct yb_papers *papers, const char *section, struct yb_settings *setting
     return YB_OK;
 }
 
+/* Texts of the scenario are those of `settings`. */
+static enum yb_status
+scenario_of(struct yb_papers *papers, const char *section, const struct yb_paper_change *changes,
+            struct yb_settings *settings, struct yb_scenario *scenario_out)
+{
+    enum yb_status status;
+
+    YB_ASSERT_OBJ(papers, MAGIC);
+    yb_settings_init(settings);
+    status = apply(papers, ALL, settings);
+    if (status == YB_OK) {
+        status = apply(papers, section, settings);
+    }
+    for (uint32_t i = 0; status == YB_OK && changes != NULL && changes[i].name != NULL; i++) {
+        status = yb_settings_set(settings, changes[i].name, changes[i].value, papers->message);
+    }
+    return status == YB_OK ? yb_settings_scenario(settings, NULL, scenario_out, papers->message)
+                           : status;
+}
+
 enum yb_status
 yb_paper_run(struct yb_papers *papers, const char *section, const struct yb_paper_change *changes,
              const struct yb_trace *trace, struct yb_result *result_out)
 {
     struct yb_settings settings;
     struct yb_scenario scenario;
-    enum yb_status status;
+    enum yb_status status = scenario_of(papers, section, changes, &settings, &scenario);
 
-    YB_ASSERT_OBJ(papers, MAGIC);
-    yb_settings_init(&settings);
-    status = apply(papers, ALL, &settings);
+    return status == YB_OK ? yb_simulator_run(&scenario, trace, result_out, papers->message)
+                           : status;
+}
+
+enum yb_status
+yb_paper_engine(struct yb_papers *papers, const char *section, struct yb_paper_engine *engine_out)
+{
+    struct yb_settings settings;
+    struct yb_scenario scenario;
+    enum yb_status status = scenario_of(papers, section, NULL, &settings, &scenario);
+
     if (status == YB_OK) {
-        status = apply(papers, section, &settings);
-    }
-    for (uint32_t i = 0; status == YB_OK && changes != NULL && changes[i].name != NULL; i++) {
-        status = yb_settings_set(&settings, changes[i].name, changes[i].value, papers->message);
-    }
-    if (status == YB_OK) {
-        status = yb_settings_scenario(&settings, NULL, &scenario, papers->message);
-    }
-    if (status == YB_OK) {
-        status = yb_simulator_run(&scenario, trace, result_out, papers->message);
+        engine_out->cost = scenario.cost;
+        engine_out->load_bytes_per_s = scenario.bytes_per_s[YB_FABRIC_BUS];
+        engine_out->port_bytes_per_s = scenario.bytes_per_s[YB_FABRIC_PORT_IN];
     }
     return status;
 }
