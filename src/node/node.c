@@ -391,6 +391,7 @@ static const struct yb_method methods[] = {
     METHOD(FLUSH, "flush", DIRECTORY, false, yb_node_flush_handle, ),
     METHOD(HOLD, "hold", DIRECTORY, false, yb_node_hold_handle, ),
     METHOD(COPY, "copy", DIRECTORY, true, yb_node_copy_handle, ),
+    METHOD(INSTRUCT, "instruct", YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN), false, yb_node_instruct_handle, ),
     METHOD(FETCH_BLOCK, "fetch_block", NODES, false, yb_node_fetch_block_handle, ),
     METHOD(LIST, "list", CLIENTS, false, yb_node_list_handle, ),
     METHOD(REMOVE_UNHELD, "remove_unheld", CLIENTS, true, yb_node_remove_unheld_handle, ),
@@ -471,6 +472,7 @@ create_tables(struct yb_node *node)
         (status = yb_node_watch_create(node)) != YB_OK ||
         (status = yb_node_pulls_create(node)) != YB_OK ||
         (status = yb_node_copies_create(node)) != YB_OK ||
+        (status = yb_node_instructions_create(node)) != YB_OK ||
         (status = yb_node_below_create(node)) != YB_OK) {
         return status;
     }
@@ -673,6 +675,7 @@ yb_node_stop(struct yb_node *node)
     yb_node_put_tick(node, true);
     yb_node_pin_tick(node, true);
     yb_node_watch_tick(node, true);
+    yb_node_instructions_stop(node);
     yb_node_copies_stop(node);
     yb_node_below_stop(node);
     yb_member_stop(node->member);
@@ -711,6 +714,7 @@ yb_node_destroy(struct yb_node **node_in)
     }
     hide_pool(node);
     yb_node_pulls_destroy(node);
+    yb_node_instructions_destroy(node);
     yb_node_copies_destroy(node);
     yb_node_watch_destroy(node);
     yb_node_loans_destroy(node);

@@ -234,6 +234,9 @@ yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool wi
         remember_ghost(node, block, fate);
     }
     yb_node_hold_end(node, block);
+    if (block->awaited != 0) {
+        yb_node_instruct_met(node, block, fate != YB_WIRE_FATE_EVICTED);
+    }
     yb_node_unorder(node, block, fate == YB_WIRE_FATE_EVICTED);
     if (block->flush >= tenant->flush && tenant->live > 0) {
         tenant->live--;

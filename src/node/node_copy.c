@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies from other nodes, by order: repair, drain, replication.
+ * Copies from other nodes, by order: repair, drain, replication, and what a conductor wants.
  *
  *     order --> item: fetch_block from the source --> extent, when the reply tells its size
  *           --> COMMITTED --> publication add_replica of the grant --> GRANTED --> answer
  *
  * A copy names the grant that it copies and never creates a record: if that is not current any more
  * the directory refuses it, and the copy goes (RULES A6). Up to WINDOW items of all orders are
- * under way, in the background class.
+ * under way: those of the more urgent class first, and in a class those of the earlier deadline. Of
+ * a block that several orders want at a time there is one copy, and the others join it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +24,19 @@
 #define COPY_NS     (30 * YB_NS_PER_S)
 
 struct order {
-    struct yb_request *request; /* NULL: free. */
+    bool taken;
+    struct yb_request *request; /* Of a directory's order; NULL: `ended` is told. */
+    void (*ended)(void *owner, uint32_t index, enum yb_status status, bool joined);
+    void *owner;
     uint64_t source;
     uint32_t peer; /* Among the sources. */
     uint32_t count;
     uint32_t begun;
-    uint32_t ended;
+    uint32_t over;
+    enum yb_class traffic_class;
     uint64_t deadline_ns;
     struct yb_wire_copy_item items[YB_WIRE_COPY_ITEMS_MAX];
+    uint8_t joins[YB_WIRE_COPY_ITEMS_MAX]; /* The copy that an item waits for, + 1; 0: its own. */
     struct yb_wire_copy_answer answers[YB_WIRE_COPY_ITEMS_MAX];
 };
 
@@ -107,17 +113,37 @@ order_reply(struct yb_node *node, struct order *order, enum yb_status status)
     if (yb_wire_copy_answers_encode(&body, out, sizeof(out), &length) != YB_OK) {
         YB_ASSERT(false);
     }
-    order->request = NULL;
     yb_node_reply(node, request, status, out, status == YB_OK ? length : 0);
 }
 
 static void
-item_end(struct yb_node *node, struct order *order, uint32_t index, enum yb_status status)
+item_end(struct yb_node *node, struct order *order, uint32_t index, enum yb_status status,
+         bool joined)
 {
-    order->answers[index] = (struct yb_wire_copy_answer){.status = status};
-    order->ended++;
-    if (order->ended == order->count) {
+    order->answers[index] =
+        (struct yb_wire_copy_answer){.status = joined && status == YB_OK ? YB_EXISTS : status};
+    order->joins[index] = 0;
+    order->over++;
+    order->taken = order->over < order->count;
+    if (order->request == NULL) {
+        order->ended(order->owner, index, status, joined);
+    } else if (!order->taken) {
         order_reply(node, order, YB_OK);
+    }
+}
+
+/* Whoever joined a copy has what came of it. */
+static void
+joined_end(struct yb_node *node, uint32_t copy, enum yb_status status)
+{
+    for (uint32_t at = 0; at < ORDERS_MAX; at++) {
+        struct order *order = &node->copies->orders[at];
+
+        for (uint32_t i = 0; order->taken && i < order->begun; i++) {
+            if (order->joins[i] == copy + 1) {
+                item_end(node, order, i, status, true);
+            }
+        }
     }
 }
 
@@ -133,7 +159,8 @@ copy_end(struct copy *copy, enum yb_status status)
         copy->block = NULL;
     }
     copy->order = NULL;
-    item_end(node, order, copy->index, status);
+    item_end(node, order, copy->index, status, false);
+    joined_end(node, (uint32_t)(copy - node->copies->copies), status);
     pump(node);
 }
 
@@ -238,17 +265,39 @@ on_fetched(struct yb_call *call)
     }
 }
 
+/* Return the number of a copy of that block that is under way; WINDOW: there is none. */
+static uint32_t
+under_way(const struct yb_node_copies *copies, const struct yb_wire_copy_item *wanted)
+{
+    uint32_t i = 0;
+
+    for (; i < WINDOW; i++) {
+        const struct copy *copy = &copies->copies[i];
+
+        if (copy->order != NULL && copy->order->items[copy->index].grant == wanted->grant &&
+            yb_id_equal(copy->order->items[copy->index].hash, wanted->hash)) {
+            break;
+        }
+    }
+    return i;
+}
+
 static void
 copy_begin(struct copy *copy, struct order *order)
 {
     struct yb_node *node = copy->node;
     const struct yb_wire_copy_item *item = &order->items[order->begun];
+    const uint32_t other = under_way(node->copies, item);
     struct yb_wire_fetch_block body = {
         .hash = item->hash, .grant = item->grant, .incarnation = order->source};
     struct yb_block *here = yb_block_granted(node->blocks, item->hash);
     size_t length = 0;
     enum yb_status status = here != NULL && here->grant == item->grant ? YB_EXISTS : YB_OK;
 
+    if (other < WINDOW) {
+        order->joins[order->begun++] = (uint8_t)(other + 1);
+        return;
+    }
     copy->order = order;
     copy->index = order->begun++;
     copy->block = NULL;
@@ -257,7 +306,7 @@ copy_begin(struct copy *copy, struct order *order)
     }
     copy->call = (struct yb_call){
         .type = YB_WIRE_NODE_TYPE_FETCH_BLOCK,
-        .class = YB_CLASS_BACKGROUND,
+        .class = order->traffic_class,
         .lane = YB_WIRE_LANE_BULK,
         .deadline_ns = order->deadline_ns,
         .body = copy->body,
@@ -273,8 +322,29 @@ copy_begin(struct copy *copy, struct order *order)
     }
     if (status != YB_OK) {
         copy->order = NULL;
-        item_end(node, order, copy->index, status);
+        item_end(node, order, copy->index, status, false);
     }
+}
+
+/* Return the order whose next item is the most urgent; NULL: none has one that has not begun. */
+static struct order *
+most_urgent(struct yb_node_copies *copies)
+{
+    struct order *best = NULL;
+
+    for (uint32_t at = 0; at < ORDERS_MAX; at++) {
+        struct order *order = &copies->orders[at];
+
+        if (!order->taken || order->begun == order->count) {
+            continue;
+        }
+        if (best == NULL || order->traffic_class < best->traffic_class ||
+            (order->traffic_class == best->traffic_class &&
+             order->deadline_ns < best->deadline_ns)) {
+            best = order;
+        }
+    }
+    return best;
 }
 
 /* Begin what the window allows. */
@@ -285,13 +355,10 @@ pump(struct yb_node *node)
 
     for (uint32_t i = 0; i < WINDOW; i++) {
         struct copy *copy = &copies->copies[i];
+        struct order *order;
 
-        for (uint32_t at = 0; at < ORDERS_MAX && copy->order == NULL; at++) {
-            struct order *order = &copies->orders[at];
-
-            while (copy->order == NULL && order->request != NULL && order->begun < order->count) {
-                copy_begin(copy, order);
-            }
+        while (copy->order == NULL && (order = most_urgent(copies)) != NULL) {
+            copy_begin(copy, order);
         }
     }
 }
@@ -302,7 +369,7 @@ static bool
 in_order(const struct yb_node_copies *copies, uint32_t source)
 {
     for (uint32_t i = 0; i < ORDERS_MAX; i++) {
-        if (copies->orders[i].request != NULL && copies->orders[i].peer == source) {
+        if (copies->orders[i].taken && copies->orders[i].peer == source) {
             return true;
         }
     }
@@ -352,38 +419,55 @@ source_of(struct yb_node *node, const char *text, uint32_t *index_out)
     return status;
 }
 
-/* ---- the method ----------------------------------------------------------------------------- */
+/* ---- orders come ----------------------------------------------------------------------------- */
+
+/* Take an order that wants something of that source. AGAIN: there are too many. */
+static enum yb_status
+order_take(struct yb_node *node, const char *address, struct order **order_out)
+{
+    struct yb_node_copies *copies = node->copies;
+    struct order *order = NULL;
+    uint32_t peer = 0;
+    enum yb_status status;
+
+    for (uint32_t i = 0; i < ORDERS_MAX && order == NULL; i++) {
+        order = !copies->orders[i].taken ? &copies->orders[i] : NULL;
+    }
+    status = copies->stopping ? YB_FENCED
+             : order == NULL  ? YB_AGAIN
+                              : source_of(node, address, &peer);
+    if (status != YB_OK) {
+        return status;
+    }
+    *order = (struct order){.taken = true, .peer = peer};
+    *order_out = order;
+    return YB_OK;
+}
 
 static enum yb_status
 accept_order(struct yb_node *node, struct yb_request *request)
 {
-    struct yb_node_copies *copies = node->copies;
     struct yb_wire_copies body;
-    struct order *order = NULL;
+    struct order *order;
     char address[64] = {0};
-    uint32_t peer = 0;
     enum yb_status status = yb_wire_copies_decode(request->body, request->body_bytes, &body, NULL);
 
     if (status != YB_OK || body.items.count == 0) {
         return YB_PROTOCOL;
     }
     if (body.epoch < node->epoch || body.incarnation != node->incarnation ||
-        !yb_node_serving(node) || copies->stopping) {
+        !yb_node_serving(node)) {
         return YB_FENCED;
     }
-    for (uint32_t i = 0; i < ORDERS_MAX && order == NULL; i++) {
-        order = copies->orders[i].request == NULL ? &copies->orders[i] : NULL;
-    }
     memcpy(address, body.address.bytes, body.address.length);
-    status = order == NULL ? YB_AGAIN : source_of(node, address, &peer);
+    status = order_take(node, address, &order);
     if (status != YB_OK) {
         return status;
     }
     order->request = request;
     order->source = body.source;
-    order->peer = peer;
     order->count = body.items.count;
-    order->begun = order->ended = 0;
+    order->traffic_class = YB_CLASS_BACKGROUND;
     order->deadline_ns = yb_node_now(node) + COPY_NS;
     if (request->deadline_ns < order->deadline_ns) {
         order->deadline_ns = request->deadline_ns;
@@ -409,6 +493,28 @@ yb_node_copy_handle(void *service, struct yb_request *request)
     pump(node);
 }
 
+enum yb_status
+yb_node_copy(struct yb_node *node, const struct yb_node_copy_want *want)
+{
+    struct order *order;
+    enum yb_status status;
+
+    YB_ASSERT(want->count > 0 && want->count <= YB_WIRE_COPY_ITEMS_MAX);
+    status = order_take(node, want->address, &order);
+    if (status != YB_OK) {
+        return status;
+    }
+    order->ended = want->ended;
+    order->owner = want->owner;
+    order->source = want->source;
+    order->count = want->count;
+    order->traffic_class = want->traffic_class;
+    order->deadline_ns = want->deadline_ns;
+    memcpy(order->items, want->items, want->count * sizeof(*want->items));
+    pump(node);
+    return YB_OK;
+}
+
 void
 yb_node_copies_stop(struct yb_node *node)
 {
@@ -418,8 +524,8 @@ yb_node_copies_stop(struct yb_node *node)
     for (uint32_t i = 0; i < ORDERS_MAX; i++) {
         struct order *order = &copies->orders[i];
 
-        while (order->request != NULL && order->begun < order->count) {
-            item_end(node, order, order->begun++, YB_CLOSED);
+        while (order->taken && order->begun < order->count) {
+            item_end(node, order, order->begun++, YB_CLOSED, false);
         }
     }
     for (uint32_t i = 0; i < WINDOW; i++) {

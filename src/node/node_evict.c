@@ -73,6 +73,9 @@ yb_node_used(struct yb_node *node, struct yb_block *block, uint32_t use, uint32_
     struct yb_policy_use told;
 
     block->access_ns = yb_node_now(node);
+    if (block->awaited != 0) {
+        yb_node_instruct_met(node, block, true);
+    }
     if (!block->ordered) {
         return;
     }

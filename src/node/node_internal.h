@@ -40,6 +40,7 @@
 
 /* By enum yb_wire_tier; 0 is the word "miss". */
 extern const struct yb_stats_label yb_node_label_tier;
+extern const struct yb_stats_label yb_node_label_instructed;
 
 /* Counted since the node was created. */
 /* clang-format off */
@@ -112,6 +113,8 @@ extern const struct yb_stats_label yb_node_label_tier;
       "parts of its medium that were cleared for new blocks since the start")                       \
     X(TIER_CORRUPT, GAUGE,   COUNT, "tier_corrupt", &yb_node_label_tier, NULL,                      \
       "blocks that were found spoilt in it since the start")                                        \
+    X(INSTRUCTED,   COUNTER, COUNT, "instructed", &yb_node_label_instructed, NULL,                  \
+      "blocks that conductors wanted here, by what became of them")                                 \
     X(REGISTERED,   COUNTER, COUNT, "registered", NULL, NULL, "lives that a directory issued")      \
     X(LIVE,         GAUGE,   BYTES, "live", NULL, NULL, "bytes of granted blocks")                  \
     X(IN_FLIGHT,    GAUGE,   BYTES, "in_flight", NULL, NULL, "bytes being written")                 \
@@ -282,6 +285,7 @@ struct yb_node {
     struct yb_node_watch *watch;
     struct yb_node_loans *loans;
     struct yb_node_copies *copies;
+    struct yb_node_instructions *instructions;
     struct yb_node_pulls *pulls; /* NULL: there is no engine. */
     struct yb_node_below *below; /* NULL: there is nothing below DRAM. */
 
@@ -530,6 +534,35 @@ void yb_node_copies_stop(struct yb_node *node);
 bool yb_node_copies_idle(const struct yb_node *node);
 void yb_node_copies_destroy(struct yb_node *node);
 void yb_node_copy_handle(void *service, struct yb_request *request);
+
+/* Blocks that somebody here wants from another node. */
+struct yb_node_copy_want {
+    const char *address; /* Where it serves. */
+    uint64_t source;     /* Its incarnation. */
+    const struct yb_wire_copy_item *items;
+    uint32_t count; /* 1 to YB_WIRE_COPY_ITEMS_MAX. */
+    enum yb_class traffic_class;
+    uint64_t deadline_ns;
+    /* Runs once for each of them, perhaps before yb_node_copy() returns. EXISTS: it is here;
+     * `joined`: another order has brought it. */
+    void (*ended)(void *owner, uint32_t index, enum yb_status status, bool joined);
+    void *owner;
+};
+
+/* Copy them; all is copied out of `want`. Fails with AGAIN (too many orders), FENCED (the node
+ * stops) or INVALID (no address); `ended` never runs then. */
+YB_CHECKED enum yb_status yb_node_copy(struct yb_node *node, const struct yb_node_copy_want *want);
+
+/* ---- node_instruct.c ------------------------------------------------------------------------- */
+
+YB_CHECKED enum yb_status yb_node_instructions_create(struct yb_node *node);
+/* Answer what is under way: before copies and tiers stop. */
+void yb_node_instructions_stop(struct yb_node *node);
+void yb_node_instructions_destroy(struct yb_node *node);
+void yb_node_instruct_handle(void *service, struct yb_request *request);
+
+/* A block that an instruction brought ahead of time was read (`read`), or made room unread. */
+void yb_node_instruct_met(struct yb_node *node, struct yb_block *block, bool read);
 
 /* ---- node_look.c ---------------------------------------------------------------------------- */
 

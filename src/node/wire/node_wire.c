@@ -18,6 +18,8 @@ _Static_assert(16 + 8 == YB_WIRE_GRANT_NAME_BYTES, "no gap in grant_name");
 _Static_assert(30 + 2 == YB_WIRE_HOLD_ITEM_BYTES, "no gap in hold_item");
 _Static_assert(32 + 8 == YB_WIRE_COPY_ITEM_BYTES, "no gap in copy_item");
 _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWER_BYTES, "no gap in copy_answer");
+_Static_assert(26 + 6 == YB_WIRE_INSTRUCTION_BLOCK_BYTES, "no gap in instruction_block");
+_Static_assert(6 + 2 == YB_WIRE_INSTRUCTION_OUTCOME_BYTES, "no gap in instruction_outcome");
 _Static_assert(38 + 2 == YB_WIRE_LIST_ITEM_BYTES, "no gap in list_item");
 _Static_assert(56 + 8 == YB_WIRE_BLOCK_INFO_BYTES, "no gap in block_info");
 _Static_assert(16 + 8 == YB_WIRE_PUT_BYTES, "no gap in put");
@@ -35,6 +37,8 @@ _Static_assert(0 + 8 == YB_WIRE_FLUSH_ANSWER_BYTES, "no gap in flush_answer");
 _Static_assert(20 + 4 == YB_WIRE_HOLDS_BYTES, "no gap in holds");
 _Static_assert(32 + 8 == YB_WIRE_COPIES_BYTES, "no gap in copies");
 _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWERS_BYTES, "no gap in copy_answers");
+_Static_assert(72 + 24 == YB_WIRE_INSTRUCTION_BYTES, "no gap in instruction");
+_Static_assert(36 + 4 == YB_WIRE_INSTRUCTION_RECORD_BYTES, "no gap in instruction_record");
 _Static_assert(24 + 8 == YB_WIRE_FETCH_BLOCK_BYTES, "no gap in fetch_block");
 _Static_assert(64 + 8 == YB_WIRE_FETCHED_BLOCK_BYTES, "no gap in fetched_block");
 _Static_assert(16 + 8 == YB_WIRE_LIST_QUESTION_BYTES, "no gap in list_question");
@@ -64,7 +68,85 @@ yb_wire_node_type_name(uint32_t value)
     case YB_WIRE_NODE_TYPE_BLOCK_STAT: return "block_stat";
     case YB_WIRE_NODE_TYPE_WATCH: return "watch";
     case YB_WIRE_NODE_TYPE_LEAVE: return "leave";
+    case YB_WIRE_NODE_TYPE_INSTRUCT: return "instruct";
     default: return "unknown";
+    }
+}
+
+const char *
+yb_wire_instruction_kind_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTION_KIND_FETCH: return "fetch";
+    case YB_WIRE_INSTRUCTION_KIND_PREFETCH: return "prefetch";
+    case YB_WIRE_INSTRUCTION_KIND_REPLICATE: return "replicate";
+    case YB_WIRE_INSTRUCTION_KIND_MIGRATE: return "migrate";
+    default: return "unknown";
+    }
+}
+
+static bool
+instruction_kind_known(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTION_KIND_FETCH:
+    case YB_WIRE_INSTRUCTION_KIND_PREFETCH:
+    case YB_WIRE_INSTRUCTION_KIND_REPLICATE:
+    case YB_WIRE_INSTRUCTION_KIND_MIGRATE:
+        return true;
+    default: return false;
+    }
+}
+
+const char *
+yb_wire_instruction_reason_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTION_REASON_REQUEST: return "request";
+    case YB_WIRE_INSTRUCTION_REASON_WINDOW: return "window";
+    case YB_WIRE_INSTRUCTION_REASON_HEAT: return "heat";
+    default: return "unknown";
+    }
+}
+
+static bool
+instruction_reason_known(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTION_REASON_REQUEST:
+    case YB_WIRE_INSTRUCTION_REASON_WINDOW:
+    case YB_WIRE_INSTRUCTION_REASON_HEAT:
+        return true;
+    default: return false;
+    }
+}
+
+const char *
+yb_wire_instructed_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTED_MOVED: return "moved";
+    case YB_WIRE_INSTRUCTED_JOINED: return "joined";
+    case YB_WIRE_INSTRUCTED_HERE: return "here";
+    case YB_WIRE_INSTRUCTED_GONE: return "gone";
+    case YB_WIRE_INSTRUCTED_FAILED: return "failed";
+    case YB_WIRE_INSTRUCTED_UNUSED: return "unused";
+    default: return "unknown";
+    }
+}
+
+static bool
+instructed_known(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_INSTRUCTED_MOVED:
+    case YB_WIRE_INSTRUCTED_JOINED:
+    case YB_WIRE_INSTRUCTED_HERE:
+    case YB_WIRE_INSTRUCTED_GONE:
+    case YB_WIRE_INSTRUCTED_FAILED:
+    case YB_WIRE_INSTRUCTED_UNUSED:
+        return true;
+    default: return false;
     }
 }
 
@@ -468,6 +550,85 @@ copy_answer_list_check(const struct yb_wire_copy_answer_list *list, struct yb_wi
         }
         yb_wire_copy_answer_at(list, i, &value);
         if (!copy_answer_check(&value, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+instruction_block_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 26, 6)) {
+        return yb_wire_bad(error, "instruction_block", "reserved", "reserved bytes must be zero", (uint64_t)bytes[26]);
+    }
+    return true;
+}
+
+static bool
+instruction_block_check(const struct yb_wire_instruction_block *value, struct yb_wire_error *error)
+{
+    if (value->key_bytes < 1) {
+        return yb_wire_bad(error, "instruction_block", "key_bytes", "below its minimum", (uint64_t)value->key_bytes);
+    }
+    if (value->key_bytes > 1024) {
+        return yb_wire_bad(error, "instruction_block", "key_bytes", "above its maximum", (uint64_t)value->key_bytes);
+    }
+    return true;
+}
+
+static bool
+instruction_block_list_check(const struct yb_wire_instruction_block_list *list, struct yb_wire_error *error)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct yb_wire_instruction_block value;
+
+        if (list->native == NULL && !instruction_block_check_fixed(list->wire + (size_t)i * YB_WIRE_INSTRUCTION_BLOCK_BYTES, error)) {
+            return false;
+        }
+        yb_wire_instruction_block_at(list, i, &value);
+        if (!instruction_block_check(&value, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+instruction_outcome_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 6, 2)) {
+        return yb_wire_bad(error, "instruction_outcome", "reserved", "reserved bytes must be zero", (uint64_t)bytes[6]);
+    }
+    return true;
+}
+
+static bool
+instruction_outcome_check(const struct yb_wire_instruction_outcome *value, struct yb_wire_error *error)
+{
+    if (value->status > 0) {
+        return yb_wire_bad(error, "instruction_outcome", "status", "a status is zero or negative", (uint64_t)value->status);
+    }
+    if (!instructed_known(value->what)) {
+        return yb_wire_bad(error, "instruction_outcome", "what", "not a value of its table", (uint64_t)value->what);
+    }
+    if (value->tier > 4) {
+        return yb_wire_bad(error, "instruction_outcome", "tier", "above its maximum", (uint64_t)value->tier);
+    }
+    return true;
+}
+
+static bool
+instruction_outcome_list_check(const struct yb_wire_instruction_outcome_list *list, struct yb_wire_error *error)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct yb_wire_instruction_outcome value;
+
+        if (list->native == NULL && !instruction_outcome_check_fixed(list->wire + (size_t)i * YB_WIRE_INSTRUCTION_OUTCOME_BYTES, error)) {
+            return false;
+        }
+        yb_wire_instruction_outcome_at(list, i, &value);
+        if (!instruction_outcome_check(&value, error)) {
             return false;
         }
     }
@@ -2182,6 +2343,291 @@ yb_wire_copy_answers_decode(const uint8_t *bytes, size_t length, struct yb_wire_
     }
     yb_wire_copy_answers_load(bytes, &value);
     if (!copy_answers_check_fixed(bytes, error) || !copy_answers_check(&value, error) || !copy_answers_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+instruction_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 72, 24)) {
+        return yb_wire_bad(error, "instruction", "reserved", "reserved bytes must be zero", (uint64_t)bytes[72]);
+    }
+    return true;
+}
+
+static bool
+instruction_check(const struct yb_wire_instruction *value, struct yb_wire_error *error)
+{
+    if (!instruction_kind_known(value->kind)) {
+        return yb_wire_bad(error, "instruction", "kind", "not a value of its table", (uint64_t)value->kind);
+    }
+    if (!instruction_reason_known(value->reason)) {
+        return yb_wire_bad(error, "instruction", "reason", "not a value of its table", (uint64_t)value->reason);
+    }
+    if (value->class > 2) {
+        return yb_wire_bad(error, "instruction", "class", "above its maximum", (uint64_t)value->class);
+    }
+    if (value->leaves > 1) {
+        return yb_wire_bad(error, "instruction", "leaves", "above its maximum", (uint64_t)value->leaves);
+    }
+    if (value->address.length > 63) {
+        return yb_wire_bad(error, "instruction", "address", "longer than its maximum", (uint64_t)value->address.length);
+    }
+    if (value->tenant.length > 64) {
+        return yb_wire_bad(error, "instruction", "tenant", "longer than its maximum", (uint64_t)value->tenant.length);
+    }
+    if (value->blocks.count > 128) {
+        return yb_wire_bad(error, "instruction", "blocks", "longer than its maximum", (uint64_t)value->blocks.count);
+    }
+    if (value->keys.length > 131072) {
+        return yb_wire_bad(error, "instruction", "keys", "longer than its maximum", (uint64_t)value->keys.length);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_instruction_load(const uint8_t *bytes, struct yb_wire_instruction *out)
+{
+    out->incarnation = yb_wire_get_u64(bytes + 0);
+    out->id = yb_wire_get_u64(bytes + 8);
+    memcpy(out->trace.bytes, bytes + 16, 16);
+    out->not_before_us = yb_wire_get_u64(bytes + 32);
+    out->deadline_us = yb_wire_get_u64(bytes + 40);
+    out->source = yb_wire_get_u64(bytes + 48);
+    out->kind = yb_wire_get_u8(bytes + 56);
+    out->reason = yb_wire_get_u8(bytes + 57);
+    out->class = yb_wire_get_u8(bytes + 58);
+    out->leaves = yb_wire_get_u8(bytes + 59);
+    out->address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 60)};
+    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 62)};
+    out->blocks = (struct yb_wire_instruction_block_list){yb_wire_get_u32(bytes + 64), NULL, NULL};
+    out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 68)};
+}
+
+static inline void
+yb_wire_instruction_store(const struct yb_wire_instruction *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->incarnation);
+    yb_wire_put_u64(bytes + 8, value->id);
+    memcpy(bytes + 16, value->trace.bytes, 16);
+    yb_wire_put_u64(bytes + 32, value->not_before_us);
+    yb_wire_put_u64(bytes + 40, value->deadline_us);
+    yb_wire_put_u64(bytes + 48, value->source);
+    yb_wire_put_u8(bytes + 56, value->kind);
+    yb_wire_put_u8(bytes + 57, value->reason);
+    yb_wire_put_u8(bytes + 58, value->class);
+    yb_wire_put_u8(bytes + 59, value->leaves);
+    yb_wire_put_u16(bytes + 60, value->address.length);
+    yb_wire_put_u16(bytes + 62, value->tenant.length);
+    yb_wire_put_u32(bytes + 64, value->blocks.count);
+    yb_wire_put_u32(bytes + 68, value->keys.length);
+    memset(bytes + 72, 0, 24);
+}
+
+static bool
+instruction_check_tails(const struct yb_wire_instruction *value, struct yb_wire_error *error)
+{
+    if (!yb_wire_text_valid(value->address.bytes, value->address.length)) {
+        return yb_wire_bad(error, "instruction", "address", "not printable UTF-8", (uint64_t)value->address.length);
+    }
+    if (!yb_wire_text_valid(value->tenant.bytes, value->tenant.length)) {
+        return yb_wire_bad(error, "instruction", "tenant", "not printable UTF-8", (uint64_t)value->tenant.length);
+    }
+    if (!instruction_block_list_check(&value->blocks, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+instruction_take(const uint8_t *bytes, size_t length, struct yb_wire_instruction *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_INSTRUCTION_BYTES;
+
+    if (length - at < value->address.length) {
+        return yb_wire_bad(error, "instruction", "address", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->address.bytes = (const char *)bytes + at;
+    at += value->address.length;
+    if (length - at < value->tenant.length) {
+        return yb_wire_bad(error, "instruction", "tenant", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->tenant.bytes = (const char *)bytes + at;
+    at += value->tenant.length;
+    if (length - at < (size_t)value->blocks.count * YB_WIRE_INSTRUCTION_BLOCK_BYTES) {
+        return yb_wire_bad(error, "instruction", "blocks", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->blocks.wire = bytes + at;
+    at += (size_t)value->blocks.count * YB_WIRE_INSTRUCTION_BLOCK_BYTES;
+    if (length - at < value->keys.length) {
+        return yb_wire_bad(error, "instruction", "keys", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->keys.bytes = bytes + at;
+    at += value->keys.length;
+    if (at != length) {
+        return yb_wire_bad(error, "instruction", "length", "bytes left over behind the message", length);
+    }
+    return instruction_check_tails(value, error);
+}
+
+size_t
+yb_wire_instruction_size(const struct yb_wire_instruction *value)
+{
+    return (size_t)YB_WIRE_INSTRUCTION_BYTES + value->address.length + value->tenant.length + (size_t)value->blocks.count * YB_WIRE_INSTRUCTION_BLOCK_BYTES + value->keys.length;
+}
+
+enum yb_status
+yb_wire_instruction_encode(const struct yb_wire_instruction *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_INSTRUCTION_BYTES;
+
+    if (!instruction_check(value, NULL) || !instruction_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_instruction_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_instruction_store(value, out);
+    at = yb_wire_put_tail(out, at, value->address.bytes, value->address.length);
+    at = yb_wire_put_tail(out, at, value->tenant.bytes, value->tenant.length);
+    for (uint32_t i = 0; i < value->blocks.count; i++, at += YB_WIRE_INSTRUCTION_BLOCK_BYTES) {
+        struct yb_wire_instruction_block item;
+
+        yb_wire_instruction_block_at(&value->blocks, i, &item);
+        yb_wire_instruction_block_store(&item, out + at);
+    }
+    at = yb_wire_put_tail(out, at, value->keys.bytes, value->keys.length);
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_instruction_decode(const uint8_t *bytes, size_t length, struct yb_wire_instruction *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_instruction value;
+
+    if (length < YB_WIRE_INSTRUCTION_BYTES) {
+        yb_wire_bad(error, "instruction", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_instruction_load(bytes, &value);
+    if (!instruction_check_fixed(bytes, error) || !instruction_check(&value, error) || !instruction_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+instruction_record_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 36, 4)) {
+        return yb_wire_bad(error, "instruction_record", "reserved", "reserved bytes must be zero", (uint64_t)bytes[36]);
+    }
+    return true;
+}
+
+static bool
+instruction_record_check(const struct yb_wire_instruction_record *value, struct yb_wire_error *error)
+{
+    if (value->outcomes.count > 128) {
+        return yb_wire_bad(error, "instruction_record", "outcomes", "longer than its maximum", (uint64_t)value->outcomes.count);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_instruction_record_load(const uint8_t *bytes, struct yb_wire_instruction_record *out)
+{
+    out->id = yb_wire_get_u64(bytes + 0);
+    out->bytes = yb_wire_get_u64(bytes + 8);
+    out->started_us = yb_wire_get_u64(bytes + 16);
+    out->finished_us = yb_wire_get_u64(bytes + 24);
+    out->outcomes = (struct yb_wire_instruction_outcome_list){yb_wire_get_u32(bytes + 32), NULL, NULL};
+}
+
+static inline void
+yb_wire_instruction_record_store(const struct yb_wire_instruction_record *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->id);
+    yb_wire_put_u64(bytes + 8, value->bytes);
+    yb_wire_put_u64(bytes + 16, value->started_us);
+    yb_wire_put_u64(bytes + 24, value->finished_us);
+    yb_wire_put_u32(bytes + 32, value->outcomes.count);
+    memset(bytes + 36, 0, 4);
+}
+
+static bool
+instruction_record_check_tails(const struct yb_wire_instruction_record *value, struct yb_wire_error *error)
+{
+    if (!instruction_outcome_list_check(&value->outcomes, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+instruction_record_take(const uint8_t *bytes, size_t length, struct yb_wire_instruction_record *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_INSTRUCTION_RECORD_BYTES;
+
+    if (length - at < (size_t)value->outcomes.count * YB_WIRE_INSTRUCTION_OUTCOME_BYTES) {
+        return yb_wire_bad(error, "instruction_record", "outcomes", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->outcomes.wire = bytes + at;
+    at += (size_t)value->outcomes.count * YB_WIRE_INSTRUCTION_OUTCOME_BYTES;
+    if (at != length) {
+        return yb_wire_bad(error, "instruction_record", "length", "bytes left over behind the message", length);
+    }
+    return instruction_record_check_tails(value, error);
+}
+
+size_t
+yb_wire_instruction_record_size(const struct yb_wire_instruction_record *value)
+{
+    return (size_t)YB_WIRE_INSTRUCTION_RECORD_BYTES + (size_t)value->outcomes.count * YB_WIRE_INSTRUCTION_OUTCOME_BYTES;
+}
+
+enum yb_status
+yb_wire_instruction_record_encode(const struct yb_wire_instruction_record *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_INSTRUCTION_RECORD_BYTES;
+
+    if (!instruction_record_check(value, NULL) || !instruction_record_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_instruction_record_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_instruction_record_store(value, out);
+    for (uint32_t i = 0; i < value->outcomes.count; i++, at += YB_WIRE_INSTRUCTION_OUTCOME_BYTES) {
+        struct yb_wire_instruction_outcome item;
+
+        yb_wire_instruction_outcome_at(&value->outcomes, i, &item);
+        yb_wire_instruction_outcome_store(&item, out + at);
+    }
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_instruction_record_decode(const uint8_t *bytes, size_t length, struct yb_wire_instruction_record *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_instruction_record value;
+
+    if (length < YB_WIRE_INSTRUCTION_RECORD_BYTES) {
+        yb_wire_bad(error, "instruction_record", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_instruction_record_load(bytes, &value);
+    if (!instruction_record_check_fixed(bytes, error) || !instruction_record_check(&value, error) || !instruction_record_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

@@ -41,10 +41,45 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_BLOCK_STAT = 109, /* Body: `get`. Reply: `block_infos`. */
     YB_WIRE_NODE_TYPE_WATCH = 110, /* A reader waits for news of blocks that it read lately and that are gone. No body. Reply: `gone`, when there is some, or nothing before the deadline. */
     YB_WIRE_NODE_TYPE_LEAVE = 111, /* The sender does not want items of its gets or pins any more. Body: `leaves`. No reply body. What waits for a load leaves it, and is answered CANCELLED; the last one out cancels the load. */
+    YB_WIRE_NODE_TYPE_INSTRUCT = 112, /* From a conductor, which is an administrator: see to it that blocks lie in this node's memory. Body: `instruction`. Reply: `instruction_record`, once each of them has its outcome. Again is harmless. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
 const char *yb_wire_node_type_name(uint32_t value);
+
+/* What an instruction is for; the numbers are those of yuebing/sched.h. */
+enum yb_wire_instruction_kind {
+    YB_WIRE_INSTRUCTION_KIND_FETCH = 0, /* A request waits for the blocks: they are held until the deadline. */
+    YB_WIRE_INSTRUCTION_KIND_PREFETCH = 1, /* Somebody may want them soon: whether anybody did is part of the record. */
+    YB_WIRE_INSTRUCTION_KIND_REPLICATE = 2, /* One copy more. */
+    YB_WIRE_INSTRUCTION_KIND_MIGRATE = 3, /* Another place instead of the one that they come from. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_instruction_kind_name(uint32_t value);
+
+/* Why there is an instruction. */
+enum yb_wire_instruction_reason {
+    YB_WIRE_INSTRUCTION_REASON_REQUEST = 0, /* A decision about a request. */
+    YB_WIRE_INSTRUCTION_REASON_WINDOW = 1, /* The prefetch window of a request that waits its turn. */
+    YB_WIRE_INSTRUCTION_REASON_HEAT = 2, /* The blocks are hot. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_instruction_reason_name(uint32_t value);
+
+/* What became of one block of an instruction. */
+enum yb_wire_instructed {
+    YB_WIRE_INSTRUCTED_MOVED = 1, /* It came. */
+    YB_WIRE_INSTRUCTED_JOINED = 2, /* It was on its way for somebody else, and came. */
+    YB_WIRE_INSTRUCTED_HERE = 3, /* It was here. */
+    YB_WIRE_INSTRUCTED_GONE = 4, /* Where it should have come from has it no more. */
+    YB_WIRE_INSTRUCTED_FAILED = 5, /* It did not come; `status` says why. */
+    YB_WIRE_INSTRUCTED_UNUSED = 6, /* Of a prefetch: it came, and made room before anybody had read it. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_instructed_name(uint32_t value);
 
 /* One block to put. */
 enum {
@@ -776,6 +811,109 @@ yb_wire_copy_answer_at(const struct yb_wire_copy_answer_list *list, uint32_t ind
     }
 }
 
+/* A block that is to be here. */
+enum {
+    YB_WIRE_INSTRUCTION_BLOCK_BYTES = 32,
+    YB_WIRE_INSTRUCTION_BLOCK_AT_HASH = 0,
+    YB_WIRE_INSTRUCTION_BLOCK_AT_GRANT = 16,
+    YB_WIRE_INSTRUCTION_BLOCK_AT_KEY_BYTES = 24,
+    YB_WIRE_INSTRUCTION_BLOCK_AT_RESERVED = 26,
+};
+
+struct yb_wire_instruction_block {
+    struct yb_id hash; /* Of tenant and key. */
+    uint64_t grant; /* Which; not NO_GRANT. */
+    uint16_t key_bytes; /* Length of its key in `keys`. */
+};
+
+/* Move the fixed part between bytes and struct, without any check. */
+static inline void
+yb_wire_instruction_block_load(const uint8_t *bytes, struct yb_wire_instruction_block *out)
+{
+    memcpy(out->hash.bytes, bytes + 0, 16);
+    out->grant = yb_wire_get_u64(bytes + 16);
+    out->key_bytes = yb_wire_get_u16(bytes + 24);
+}
+
+static inline void
+yb_wire_instruction_block_store(const struct yb_wire_instruction_block *value, uint8_t *bytes)
+{
+    memcpy(bytes + 0, value->hash.bytes, 16);
+    yb_wire_put_u64(bytes + 16, value->grant);
+    yb_wire_put_u16(bytes + 24, value->key_bytes);
+    memset(bytes + 26, 0, 6);
+}
+
+/* A list of instruction_block. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
+struct yb_wire_instruction_block_list {
+    uint32_t count;
+    const uint8_t *wire;
+    const struct yb_wire_instruction_block *native;
+};
+
+/* Copy item `index`, which must be below `count`, out of a list. */
+static inline void
+yb_wire_instruction_block_at(const struct yb_wire_instruction_block_list *list, uint32_t index, struct yb_wire_instruction_block *out)
+{
+    if (list->native != NULL) {
+        *out = list->native[index];
+    } else {
+        yb_wire_instruction_block_load(list->wire + (size_t)index * YB_WIRE_INSTRUCTION_BLOCK_BYTES, out);
+    }
+}
+
+/* What became of one block. */
+enum {
+    YB_WIRE_INSTRUCTION_OUTCOME_BYTES = 8,
+    YB_WIRE_INSTRUCTION_OUTCOME_AT_STATUS = 0,
+    YB_WIRE_INSTRUCTION_OUTCOME_AT_WHAT = 4,
+    YB_WIRE_INSTRUCTION_OUTCOME_AT_TIER = 5,
+    YB_WIRE_INSTRUCTION_OUTCOME_AT_RESERVED = 6,
+};
+
+struct yb_wire_instruction_outcome {
+    int32_t status; /* OK, or why it is not here. */
+    uint8_t what; /* The same in the words of instructions. */
+    uint8_t tier; /* Where it came from (`tier` of the directory's table); 0: nowhere. */
+};
+
+/* Move the fixed part between bytes and struct, without any check. */
+static inline void
+yb_wire_instruction_outcome_load(const uint8_t *bytes, struct yb_wire_instruction_outcome *out)
+{
+    out->status = (int32_t)yb_wire_get_u32(bytes + 0);
+    out->what = yb_wire_get_u8(bytes + 4);
+    out->tier = yb_wire_get_u8(bytes + 5);
+}
+
+static inline void
+yb_wire_instruction_outcome_store(const struct yb_wire_instruction_outcome *value, uint8_t *bytes)
+{
+    yb_wire_put_u32(bytes + 0, (uint32_t)value->status);
+    yb_wire_put_u8(bytes + 4, value->what);
+    yb_wire_put_u8(bytes + 5, value->tier);
+    memset(bytes + 6, 0, 2);
+}
+
+/* A list of instruction_outcome. Decoding sets `wire`, a view. To encode, set `native` or
+ * `wire`. */
+struct yb_wire_instruction_outcome_list {
+    uint32_t count;
+    const uint8_t *wire;
+    const struct yb_wire_instruction_outcome *native;
+};
+
+/* Copy item `index`, which must be below `count`, out of a list. */
+static inline void
+yb_wire_instruction_outcome_at(const struct yb_wire_instruction_outcome_list *list, uint32_t index, struct yb_wire_instruction_outcome *out)
+{
+    if (list->native != NULL) {
+        *out = list->native[index];
+    } else {
+        yb_wire_instruction_outcome_load(list->wire + (size_t)index * YB_WIRE_INSTRUCTION_OUTCOME_BYTES, out);
+    }
+}
+
 /* One block. */
 enum {
     YB_WIRE_LIST_ITEM_BYTES = 40,
@@ -1349,6 +1487,94 @@ YB_CHECKED enum yb_status yb_wire_copy_answers_encode(const struct yb_wire_copy_
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_copy_answers_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_copy_answers *out, struct yb_wire_error *error);
+
+/* See to it that these blocks are in this node's memory: from its own tiers below, or from
+ * another node. Times count from the message's arrival. */
+enum {
+    YB_WIRE_INSTRUCTION_BYTES = 96,
+    YB_WIRE_INSTRUCTION_BYTES_MAX = 135391,
+    YB_WIRE_INSTRUCTION_ADDRESS_MAX = 63,
+    YB_WIRE_INSTRUCTION_TENANT_MAX = 64,
+    YB_WIRE_INSTRUCTION_BLOCKS_MAX = 128,
+    YB_WIRE_INSTRUCTION_KEYS_MAX = 131072,
+    YB_WIRE_INSTRUCTION_AT_INCARNATION = 0,
+    YB_WIRE_INSTRUCTION_AT_ID = 8,
+    YB_WIRE_INSTRUCTION_AT_TRACE = 16,
+    YB_WIRE_INSTRUCTION_AT_NOT_BEFORE_US = 32,
+    YB_WIRE_INSTRUCTION_AT_DEADLINE_US = 40,
+    YB_WIRE_INSTRUCTION_AT_SOURCE = 48,
+    YB_WIRE_INSTRUCTION_AT_KIND = 56,
+    YB_WIRE_INSTRUCTION_AT_REASON = 57,
+    YB_WIRE_INSTRUCTION_AT_CLASS = 58,
+    YB_WIRE_INSTRUCTION_AT_LEAVES = 59,
+    YB_WIRE_INSTRUCTION_AT_ADDRESS = 60,
+    YB_WIRE_INSTRUCTION_AT_TENANT = 62,
+    YB_WIRE_INSTRUCTION_AT_BLOCKS = 64,
+    YB_WIRE_INSTRUCTION_AT_KEYS = 68,
+    YB_WIRE_INSTRUCTION_AT_RESERVED = 72,
+};
+
+struct yb_wire_instruction {
+    uint64_t incarnation; /* Of the node that is meant. */
+    uint64_t id; /* Of the instruction; several messages may have the same. */
+    struct yb_id trace; /* W3C trace id; zero: none. */
+    uint64_t not_before_us; /* 0: at once. */
+    /* When they are wanted. They may come later, as long as the call waits. */
+    uint64_t deadline_us;
+    uint64_t source; /* Incarnation of the node that has what is not here; 0: none has. */
+    uint8_t kind; /* What for. */
+    uint8_t reason; /* Why. */
+    uint8_t class; /* first_token, throughput, background: 0 .. 2. */
+    /* 1: the second half of a migration: they are elsewhere now, and make room here. */
+    uint8_t leaves;
+    struct yb_wire_text address; /* Where `source` serves. */
+    struct yb_wire_text tenant; /* Whose blocks. */
+    struct yb_wire_instruction_block_list blocks; /* Which. */
+    struct yb_wire_blob keys; /* Their keys, one behind the other. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_instruction_size(const struct yb_wire_instruction *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_instruction_encode(const struct yb_wire_instruction *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_instruction_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_instruction *out, struct yb_wire_error *error);
+
+/* How an instruction ended. Times count from the message's arrival. */
+enum {
+    YB_WIRE_INSTRUCTION_RECORD_BYTES = 40,
+    YB_WIRE_INSTRUCTION_RECORD_BYTES_MAX = 1064,
+    YB_WIRE_INSTRUCTION_RECORD_OUTCOMES_MAX = 128,
+    YB_WIRE_INSTRUCTION_RECORD_AT_ID = 0,
+    YB_WIRE_INSTRUCTION_RECORD_AT_BYTES = 8,
+    YB_WIRE_INSTRUCTION_RECORD_AT_STARTED_US = 16,
+    YB_WIRE_INSTRUCTION_RECORD_AT_FINISHED_US = 24,
+    YB_WIRE_INSTRUCTION_RECORD_AT_OUTCOMES = 32,
+    YB_WIRE_INSTRUCTION_RECORD_AT_RESERVED = 36,
+};
+
+struct yb_wire_instruction_record {
+    uint64_t id; /* As it was sent. */
+    uint64_t bytes; /* Of the values that came. */
+    uint64_t started_us; /* When the first of them was looked for. */
+    uint64_t finished_us; /* When the last of them was here, or was known not to come. */
+    struct yb_wire_instruction_outcome_list outcomes; /* In the order of the blocks. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_instruction_record_size(const struct yb_wire_instruction_record *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_instruction_record_encode(const struct yb_wire_instruction_record *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_instruction_record_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_instruction_record *out, struct yb_wire_error *error);
 
 /* One node asks another for a block by its grant. */
 enum {
