@@ -464,12 +464,20 @@ YB_API YB_CHECKED enum yb_status yb_sched_set_instance(struct yb_sched *sched, u
                                                        const struct yb_sched_instance *instance);
 
 /* A place is gone. Its blocks count no longer at once; what they took is given back step by step,
- * by yb_sched_sweep(). The place's number may be used again when `sweep` has returned false. */
+ * by yb_sched_sweep(). The place's number may be used again when yb_sched_is_swept() says so. */
 YB_API YB_CHECKED enum yb_status yb_sched_remove_instance(struct yb_sched *sched, uint32_t place);
 
 /* Look at up to `steps` places of the table of blocks, freeing what nobody has any more. Returns
  * whether anything of a removed place may be left. */
 YB_API bool yb_sched_sweep(struct yb_sched *sched, uint32_t steps);
+
+/* Return whether nothing is left of a removed place: its number may be used again. At the latest
+ * after two passes over the table, whatever else is removed meanwhile. */
+YB_API bool yb_sched_is_swept(const struct yb_sched *sched, uint32_t place);
+
+/* Forget what is in the object store: all of it will be told again. It walks over the whole table
+ * of blocks, which takes some milliseconds if it is large. */
+YB_API void yb_sched_drop_shared(struct yb_sched *sched);
 
 /* A block came to a tier of a place (YB_SCHED_SHARED with the tier OBJECT). Again is OK. Fails with
  * INVALID or NO_SPACE: blocks_max or holders_bytes_max are used up; the block is then not known of

@@ -382,6 +382,12 @@
     X(conductor, node_rate,          BYTES,  "bytes",       "1g",                         \
       1, 64 * YB_CONFIG_TIB, none, "",                                                    \
       "bytes a second of a node's links, unless an instance has told them")               \
+    X(conductor, moves,              BOOL,   "",            "true",                       \
+      0, 1, none, "",                                                                     \
+      "order nodes of the store to bring up, or copy, what decisions need; off: engines fetch")   \
+    X(conductor, heat_ms,            MS,     "ms",          "10000",                      \
+      0, 3600000, none, "",                                                               \
+      "how often hot blocks come from the object store to memory, as background; 0: never")       \
     X(conductor, log_file,           PATH,   "path",        "",                           \
       0, YB_CONFIG_PATH_MAX, none, "decision-log",                                        \
       "where all that was told and decided is written, to be run again; empty: nowhere")  \

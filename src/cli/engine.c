@@ -237,6 +237,7 @@ start_reporter(struct stand *stand)
     stand->report.address = stand->address;
     stand->report.node = yb_cli_option(stand->cli, "node");
     stand->report.model = stand->options.model;
+    stand->report.parts = stand->options.parts;
     stand->report.roles = stand->roles;
     stand->report.cost = scaled(&stand->options, stand->pool_blocks);
     stand->report.net_rate = 2000000000; /* Until loads were measured. */

@@ -221,6 +221,8 @@ record_options(struct yb_conductor *conductor)
         .tbt_slo_us = options->tbt_slo_ns / YB_NS_PER_US,
         .expire_us = options->expire_ns / YB_NS_PER_US,
         .node_rate = options->node_rate,
+        .heat_ms = (uint32_t)(options->heat_ns / YB_NS_PER_MS),
+        .moves = options->moves,
         .routing = yb_wire_text_of(conductor->routing),
         .admission = yb_wire_text_of(conductor->admission),
     };
@@ -300,6 +302,7 @@ yb_conductor_destroy(struct yb_conductor **conductor)
         yb_sched_scratch_destroy(&old->models[i].scratch);
         yb_sched_destroy(&old->models[i].sched);
         free(old->models[i].hits);
+        yb_conductor_heat_destroy(&old->models[i].heat);
     }
     if (old->catalog != NULL) {
         yb_sched_catalog_destroy(&old->catalog);
@@ -367,6 +370,9 @@ make_model(struct yb_conductor *conductor, struct yb_wire_text name,
     model->hits = calloc(conductor->options.places_max, sizeof(*model->hits));
     status =
         model->hits == NULL ? YB_NO_MEMORY : yb_sched_scratch_create(model->sched, &model->scratch);
+    if (status == YB_OK && conductor->options.moves && conductor->options.heat_ns != 0) {
+        status = yb_conductor_heat_create(&model->heat);
+    }
     for (uint32_t i = 0; status == YB_OK && i < conductor->seats_used; i++) {
         if (conductor->seats[i].kind == YB_CONDUCTOR_STORAGE) {
             status = yb_sched_set_instance(model->sched, i, &conductor->seats[i].sched);
@@ -376,6 +382,7 @@ make_model(struct yb_conductor *conductor, struct yb_wire_text name,
         yb_sched_scratch_destroy(&model->scratch);
         yb_sched_destroy(&model->sched);
         free(model->hits);
+        yb_conductor_heat_destroy(&model->heat);
         return yb_conductor_say(why_out, status, "no memory for another model");
     }
     conductor->model_count++;
@@ -553,12 +560,14 @@ set_links(struct yb_sched_link links[YB_SCHED_LINKS], const struct yb_wire_condu
         (double)said->object_rate, said->object_latency_us * YB_NS_PER_US, 0, 0};
 }
 
-/* What the instance says of its node's links goes for the node. */
+/* What the instance says of its node's links goes for the node; of what it does not speak, what was
+ * known before does. */
 static uint32_t
 node_of(struct yb_conductor *conductor, const struct yb_wire_conductor_register *said,
         uint32_t number, uint64_t now_ns)
 {
     uint32_t node = number;
+    struct yb_sched_link told[YB_SCHED_LINKS];
     struct yb_conductor_seat *seat;
 
     if (said->node.length == 0 || yb_wire_text_equal(said->name, "") ||
@@ -566,7 +575,12 @@ node_of(struct yb_conductor *conductor, const struct yb_wire_conductor_register 
         return number;
     }
     seat = &conductor->seats[node];
-    set_links(seat->sched.links, said);
+    set_links(told, said);
+    for (uint32_t i = 0; i < YB_SCHED_LINKS; i++) {
+        if (told[i].rate > 0) {
+            seat->sched.links[i] = told[i];
+        }
+    }
     seat->sched.rack = said->rack;
     return place(conductor, node) == YB_OK ? node : number;
 }
@@ -650,6 +664,7 @@ add_instance(struct yb_conductor *conductor, const struct yb_wire_conductor_regi
     seat->model = model;
     seat->incarnation = said->incarnation;
     seat->heard_ns = now_ns;
+    seat->parts = said->parts != 0 ? said->parts : 1;
     yb_conductor_take_text(seat->address, said->address);
     yb_conductor_take_text(seat->node_name, said->node);
     seat->sched = (struct yb_sched_instance){
@@ -825,9 +840,24 @@ yb_conductor_reset(struct yb_conductor *conductor, uint64_t now_ns)
             leave(conductor, &conductor->seats[i]);
         }
     }
+    for (uint32_t i = 0; i < conductor->model_count; i++) {
+        yb_sched_drop_shared(conductor->models[i].sched);
+    }
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
+
+/* Whether no scheduler has anything of a place that left. */
+static bool
+is_swept(const struct yb_conductor *conductor, uint32_t number)
+{
+    for (uint32_t i = 0; i < conductor->model_count; i++) {
+        if (!yb_sched_is_swept(conductor->models[i].sched, number)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /* Numbers of places that left are free when no scheduler has anything of theirs. */
 static void
@@ -838,12 +868,9 @@ sweep(struct yb_conductor *conductor)
     for (uint32_t i = 0; i < conductor->model_count; i++) {
         more = yb_sched_sweep(conductor->models[i].sched, SWEEP_STEPS) || more;
     }
-    if (more) {
-        return;
-    }
-    conductor->sweeping = false;
+    conductor->sweeping = more;
     for (uint32_t i = 0; i < conductor->seats_used; i++) {
-        if (conductor->seats[i].kind == YB_CONDUCTOR_LEAVING) {
+        if (conductor->seats[i].kind == YB_CONDUCTOR_LEAVING && is_swept(conductor, i)) {
             conductor->seats[i].kind = YB_CONDUCTOR_FREE;
         }
     }
@@ -867,6 +894,7 @@ yb_conductor_tick(struct yb_conductor *conductor, uint64_t now_ns)
         }
     }
     yb_conductor_ledger_tick(conductor, now_ns);
+    yb_conductor_heat_tick(conductor, now_ns);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -886,8 +914,11 @@ yb_conductor_info(const struct yb_conductor *conductor, struct yb_conductor_info
         .forgotten = conductor->forgotten,
         .expired = conductor->expired,
         .issued = conductor->issued,
+        .hot = conductor->hot,
+        .windowed = conductor->windowed,
     };
     memcpy(info_out->outcomes, conductor->outcomes, sizeof(info_out->outcomes));
+    memcpy(info_out->rejected_for, conductor->rejected_for, sizeof(info_out->rejected_for));
     for (uint32_t i = 0; i < conductor->seats_used; i++) {
         info_out->instances += conductor->seats[i].kind == YB_CONDUCTOR_INSTANCE;
         info_out->nodes += conductor->seats[i].kind == YB_CONDUCTOR_STORAGE;
@@ -898,6 +929,8 @@ yb_conductor_info(const struct yb_conductor *conductor, struct yb_conductor_info
         info_out->decisions += sched.decisions;
         info_out->blocks += sched.blocks;
         info_out->refused_blocks += sched.refused_blocks;
+        info_out->windows[i].size = conductor->models[i].window.size;
+        info_out->windows[i].lead_ns = yb_conductor_window_lead(&conductor->models[i]);
     }
 }
 

@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include "base/hash.h"
+#include "conductor/order.h"
 #include "conductor/wire/conductor_wire.h"
 #include "yuebing/sched.h"
 #include "yuebing/status.h"
@@ -62,10 +63,15 @@ struct yb_conductor_options {
     uint64_t tbt_slo_ns;  /* 0: none. */
     uint64_t expire_ns;   /* 0: 3 s. */
     uint64_t node_rate;   /* Bytes per second, of nodes that nobody spoke of; 0: 1 GB/s. */
+    uint64_t heat_ns;     /* How often hot blocks are brought up; 0: never. */
+    bool moves;           /* It has instructions carried out by nodes of the store. */
     uint8_t hash_seed[YB_HASH_SEED_BYTES];
 
     /* Gets each record of the log (docs/protocol-conductor.md) in order; NULL: nobody wants it. */
     void (*record)(void *owner, const void *bytes, size_t length);
+    /* Gets each move that no request asked for; consumed if the answer is true, and else cancelled.
+     * NULL: it is only kept account of. */
+    bool (*order)(void *owner, struct yb_conductor_order *order);
     void *owner;
 };
 
@@ -106,8 +112,8 @@ YB_CHECKED enum yb_status yb_conductor_report(struct yb_conductor *conductor,
 void yb_conductor_blocks(struct yb_conductor *conductor,
                          const struct yb_wire_conductor_change_list *changes, uint64_t now_ns);
 
-/* Everything that nodes hold will be told again: from here on they hold nothing, and have other
- * numbers. */
+/* Everything that nodes and the object store hold will be told again: from here on they hold
+ * nothing, and nodes have other numbers. */
 void yb_conductor_reset(struct yb_conductor *conductor, uint64_t now_ns);
 
 /* Who has not reported is gone, instructions whose time is over have expired. A few times a second.
@@ -122,6 +128,8 @@ struct yb_conductor_prompt {
     uint64_t *blocks; /* Owned. */
     uint32_t count;
     uint32_t tokens;
+    struct yb_wire_conductor_key_list keys; /* Their names; of hashes, a view of the question. */
+    struct yb_wire_conductor_key *own;      /* Owned: of tokens. */
 };
 
 /* Read them from tokens or hashes. Fails with INVALID or NO_MEMORY. Any thread, at any time. */
@@ -137,10 +145,17 @@ uint64_t yb_conductor_block_name(const struct yb_conductor *conductor, struct yb
 
 #define YB_CONDUCTOR_NAMES 6u
 
+/* Copy a text of the wire with a NUL behind, into YB_CONDUCTOR_NAME_BYTES. */
+void yb_conductor_take_text(char *out, struct yb_wire_text text);
+
+/* Copy the seed of names: it never changes. */
+void yb_conductor_seed(const struct yb_conductor *conductor, uint8_t seed_out[YB_HASH_SEED_BYTES]);
+
 /* An answer; it must not be copied, as `wire` points into it. */
 struct yb_conductor_answer {
     struct yb_wire_conductor_decision wire;
     struct yb_wire_conductor_instruction instructions[YB_SCHED_INSTRUCTIONS_MAX];
+    uint8_t parts; /* Values that the instance has of a block. */
     char names[YB_CONDUCTOR_NAMES][YB_CONDUCTOR_NAME_BYTES];
 };
 
@@ -171,14 +186,27 @@ YB_CHECKED enum yb_status yb_conductor_query(struct yb_conductor *conductor,
                                              uint64_t now_ns, struct yb_conductor_hits *hits_out,
                                              char why_out[YB_CONDUCTOR_WHY_BYTES]);
 
-/* How far a request has come. Fails with NOT_FOUND: it has ended, or was never accepted. */
+/* How far a request has come; with the stage `moved`, how instructions of any request, or of none,
+ * have ended. Fails with NOT_FOUND: it has ended, or was never accepted. */
 YB_CHECKED enum yb_status yb_conductor_done(struct yb_conductor *conductor,
                                             const struct yb_wire_conductor_done *said,
                                             uint64_t now_ns);
 
+/* Bring blocks to a node, though no request asks for it. On OK *id_out is the instruction's. Fails
+ * with NOT_FOUND (no such node), INVALID, UNSUPPORTED (it orders no moves) or NO_SPACE (too many
+ * such moves have not ended). */
+YB_CHECKED enum yb_status yb_conductor_move(struct yb_conductor *conductor,
+                                            const struct yb_wire_conductor_move *asked,
+                                            uint64_t now_ns, uint64_t *id_out,
+                                            char why_out[YB_CONDUCTOR_WHY_BYTES]);
+
+/* Whether an instruction has not ended. */
+bool yb_conductor_is_open(struct yb_conductor *conductor, uint64_t id);
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
-#define YB_CONDUCTOR_OUTCOMES 8u /* Of enum yb_wire_conductor_outcome; 0 is `open`. */
+#define YB_CONDUCTOR_REASONS  6u  /* Of enum yb_sched_reason; 0 is `none`. */
+#define YB_CONDUCTOR_OUTCOMES 10u /* Of enum yb_wire_conductor_outcome; 0 is `open`. */
 
 struct yb_conductor_info {
     const char *routing;
@@ -191,12 +219,19 @@ struct yb_conductor_info {
     uint32_t requests; /* That have not ended. */
     uint64_t decisions;
     uint64_t rejected;
+    uint64_t rejected_for[YB_CONDUCTOR_REASONS];
     uint64_t forgotten; /* For want of room. */
     uint64_t expired;   /* Instances that did not report. */
     uint64_t blocks;
     uint64_t refused_blocks;
     uint64_t issued; /* Instructions. */
     uint64_t outcomes[YB_CONDUCTOR_OUTCOMES];
+    uint64_t hot;      /* Instructions that heat asked for, ... */
+    uint64_t windowed; /* ... and those that the window has wait. */
+    struct {           /* Of each model; size 0: nothing was measured yet. */
+        uint32_t size;
+        uint64_t lead_ns; /* So long before it is wanted a move begins. */
+    } windows[YB_CONDUCTOR_MODELS_MAX];
 };
 void yb_conductor_info(const struct yb_conductor *conductor, struct yb_conductor_info *info_out);
 

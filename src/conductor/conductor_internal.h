@@ -3,6 +3,7 @@
  * The conductor's state, for the files of this folder.
  *
  *     conductor.c           life, places, reports
+ *     conductor_ahead.c     what is moved ahead of time: the window, heat, moves by hand
  *     conductor_schedule.c  prompts, decisions
  *     conductor_ledger.c    requests that run, and their instructions
  *     conductor_log.c       the records of what it was told, and their replay
@@ -10,9 +11,14 @@
 #ifndef YB_CONDUCTOR_CONDUCTOR_INTERNAL_H
 #define YB_CONDUCTOR_CONDUCTOR_INTERNAL_H
 
+#include "base/clock.h"
 #include "conductor/conductor.h"
+#include "node/wire/node_wire.h"
 
-#define YB_CONDUCTOR_MAGIC 0x636f6e64u
+#define YB_CONDUCTOR_MAGIC     0x636f6e64u
+#define YB_CONDUCTOR_LOOSE     1024u               /* Moves of no request that have not ended. */
+#define YB_CONDUCTOR_LOOSE_BIT (1ull << 62)        /* In the number of such a move. */
+#define YB_CONDUCTOR_WAIT_NS   (600 * YB_NS_PER_S) /* For word of what should have ended. */
 
 /* What stands at a number of a place. */
 enum yb_conductor_kind {
@@ -22,12 +28,15 @@ enum yb_conductor_kind {
     YB_CONDUCTOR_LEAVING, /* Until the schedulers have swept its blocks. */
 };
 
+struct yb_conductor_heat;
+
 struct yb_conductor_seat {
     enum yb_conductor_kind kind;
     char name[YB_CONDUCTOR_NAME_BYTES];
     char address[YB_CONDUCTOR_NAME_BYTES];
     char node_name[YB_CONDUCTOR_NAME_BYTES];
     uint32_t model; /* Of an instance. */
+    uint8_t parts;  /* Of an instance: values that it has of a block. */
     uint64_t incarnation;
     uint64_t heard_ns;
     struct yb_sched_instance sched; /* As its scheduler knows it. */
@@ -41,6 +50,9 @@ struct yb_conductor_model {
     struct yb_sched_hit *hits; /* By place, for queries. */
     struct yb_sched_cost costs[YB_SCHED_COSTS_MAX];
     uint32_t cost_count;
+    struct yb_sched_window window;  /* size 0: nothing was measured yet. */
+    double move_ns;                 /* How long a move takes, smoothed; 0: not known. */
+    struct yb_conductor_heat *heat; /* NULL: heat moves nothing. */
 };
 
 /* A request that runs. */
@@ -48,7 +60,14 @@ struct yb_conductor_open {
     uint64_t decision; /* 0: free. */
     uint64_t until_ns; /* Then it has expired. */
     uint32_t count;    /* Of its instructions. */
+    uint8_t carried;   /* Bit i: the conductor has instruction i carried out. */
     uint8_t outcomes[YB_SCHED_INSTRUCTIONS_MAX];
+};
+
+/* A move that no request asked for. */
+struct yb_conductor_loose {
+    uint64_t id; /* 0: free. */
+    uint64_t until_ns;
 };
 
 struct yb_conductor {
@@ -68,7 +87,14 @@ struct yb_conductor {
     uint32_t open_count;
     uint64_t swept; /* Where the next tick looks at `open`. */
     uint64_t requests;
+    struct yb_conductor_loose loose[YB_CONDUCTOR_LOOSE];
+    uint32_t loose_open;
+    uint64_t loose_ever;
+    uint64_t heated_ns; /* When heat was looked at last. */
+    uint64_t hot;
+    uint64_t windowed;
     uint64_t rejected;
+    uint64_t rejected_for[YB_CONDUCTOR_REASONS];
     uint64_t forgotten;
     uint64_t expired;
     uint64_t issued;
@@ -82,9 +108,6 @@ yb_conductor_number(uint64_t number, uint32_t model)
 {
     return number * YB_CONDUCTOR_MODELS_MAX + model;
 }
-
-/* Copy a text of the wire with a NUL behind, into YB_CONDUCTOR_NAME_BYTES. */
-void yb_conductor_take_text(char *out, struct yb_wire_text text);
 
 /* Write a sentence. Always returns `status`. */
 enum yb_status yb_conductor_say(char why_out[YB_CONDUCTOR_WHY_BYTES], enum yb_status status,
@@ -101,12 +124,45 @@ YB_CHECKED enum yb_status yb_conductor_model_of(struct yb_conductor *conductor,
 
 /* ---- conductor_ledger.c ---------------------------------------------------------------------- */
 
-/* An accepted decision runs from here on. */
-void yb_conductor_ledger_add(struct yb_conductor *conductor, uint64_t decision, uint32_t count,
-                             uint64_t until_ns, uint64_t now_ns);
+/* An accepted decision runs from here on; `row` says all of it but the outcomes. */
+void yb_conductor_ledger_add(struct yb_conductor *conductor, const struct yb_conductor_open *row,
+                             uint64_t now_ns);
+
+/* A move of no request is issued. Returns its number; 0: too many have not ended. */
+uint64_t yb_conductor_ledger_add_loose(struct yb_conductor *conductor, uint64_t until_ns);
+
+/* It was not begun: CANCELLED. */
+void yb_conductor_ledger_cancel_loose(struct yb_conductor *conductor, uint64_t id);
 
 /* Look at some of what runs: its time may be over. */
 void yb_conductor_ledger_tick(struct yb_conductor *conductor, uint64_t now_ns);
+
+/* ---- conductor_ahead.c ----------------------------------------------------------------------- */
+
+/* Blocks that were asked for lately, by model. */
+YB_CHECKED enum yb_status yb_conductor_heat_create(struct yb_conductor_heat **heat_out);
+void yb_conductor_heat_destroy(struct yb_conductor_heat **heat);
+
+/* A request asked for these. */
+void yb_conductor_heat_note(struct yb_conductor_heat *heat, struct yb_wire_text tenant,
+                            const struct yb_conductor_prompt *prompt, uint8_t parts,
+                            uint64_t now_ns);
+
+/* Bring hot blocks up, if it is time. */
+void yb_conductor_heat_tick(struct yb_conductor *conductor, uint64_t now_ns);
+
+/* Say who carries an instruction out, and when it begins. */
+void yb_conductor_place_move(struct yb_conductor *conductor, const struct yb_conductor_model *model,
+                             const struct yb_sched_instruction *from, uint64_t now_ns,
+                             struct yb_wire_conductor_instruction *out);
+
+/* A move has ended; a first token is out: what the window is steered by. */
+void yb_conductor_window_moved(struct yb_conductor_model *model,
+                               const struct yb_wire_conductor_ended *ended);
+void yb_conductor_window_token(struct yb_conductor_model *model, uint64_t ttft_us);
+
+/* Return how long before it is wanted a move begins; 0: that is not known. */
+uint64_t yb_conductor_window_lead(const struct yb_conductor_model *model);
 
 /* ---- conductor_log.c ------------------------------------------------------------------------- */
 

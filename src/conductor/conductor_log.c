@@ -22,6 +22,8 @@ yb_conductor_record_body(struct yb_conductor *conductor, size_t *room_out)
 }
 _Static_assert((size_t)YB_WIRE_CONDUCTOR_ASKED_BYTES_MAX <= YB_WIRE_CONDUCTOR_REPORT_BYTES_MAX,
                "a report is the longest record");
+_Static_assert((size_t)YB_WIRE_CONDUCTOR_MOVE_BYTES_MAX <= YB_WIRE_CONDUCTOR_REPORT_BYTES_MAX,
+               "a report is the longest record");
 
 void
 yb_conductor_record(struct yb_conductor *conductor, uint16_t kind, uint64_t now_ns, size_t length)
@@ -83,6 +85,8 @@ on_options(struct replay *replay, struct yb_wire_error *error)
     options.tbt_slo_ns = said.tbt_slo_us * YB_NS_PER_US;
     options.expire_ns = said.expire_us * YB_NS_PER_US;
     options.node_rate = said.node_rate;
+    options.heat_ns = said.heat_ms * YB_NS_PER_MS;
+    options.moves = said.moves != 0;
     memcpy(options.hash_seed, said.hash_seed, sizeof(options.hash_seed));
     return yb_conductor_create(&options, &replay->conductor, replay->why_out);
 }
@@ -232,6 +236,21 @@ on_done(struct replay *replay, struct yb_wire_error *error)
 }
 
 static enum yb_status
+on_move(struct replay *replay, struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_move said;
+    char why[YB_CONDUCTOR_WHY_BYTES];
+    uint64_t id;
+    enum yb_status status =
+        yb_wire_conductor_move_decode(replay->body, replay->length, &said, error);
+
+    if (status == YB_OK) {
+        (void)!yb_conductor_move(replay->conductor, &said, replay->now_ns, &id, why);
+    }
+    return status;
+}
+
+static enum yb_status
 on_tick(struct replay *replay, struct yb_wire_error *error)
 {
     (void)error;
@@ -257,6 +276,7 @@ static replay_fn *const handlers[] = {
     [YB_WIRE_CONDUCTOR_RECORD_SCHEDULE] = on_schedule,
     [YB_WIRE_CONDUCTOR_RECORD_DECISION] = on_decision,
     [YB_WIRE_CONDUCTOR_RECORD_DONE] = on_done,
+    [YB_WIRE_CONDUCTOR_RECORD_MOVE] = on_move,
     [YB_WIRE_CONDUCTOR_RECORD_TICK] = on_tick,
     [YB_WIRE_CONDUCTOR_RECORD_RESET] = on_reset,
 };

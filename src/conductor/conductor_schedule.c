@@ -14,7 +14,6 @@
 #define HASH_STEP      256u /* Names that are hashed at a time. */
 #define RETRY_MIN_MS   100u
 #define RETRY_MAX_MS   30000u
-#define PATIENCE_NS    (600 * YB_NS_PER_S) /* A request that nobody ends has by then. */
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
@@ -42,6 +41,12 @@ yb_conductor_block_name(const struct yb_conductor *conductor, struct yb_wire_tex
                                         (struct yb_hash_bytes){key.bytes, sizeof(key.bytes)});
 
     return first_bytes(&id);
+}
+
+void
+yb_conductor_seed(const struct yb_conductor *conductor, uint8_t seed_out[YB_HASH_SEED_BYTES])
+{
+    memcpy(seed_out, conductor->options.hash_seed, YB_HASH_SEED_BYTES);
 }
 
 /* Name blocks as the store does: by the hash of tenant and key. */
@@ -172,9 +177,11 @@ yb_conductor_prompt_read(const struct yb_conductor *conductor,
         return yb_conductor_say(why_out, status, "the prompt has too many blocks, or no memory");
     }
     name_blocks(conductor, asked->tenant, &keys, blocks);
-    free(own);
-    *prompt_out = (struct yb_conductor_prompt){
-        .blocks = blocks, .count = keys.count, .tokens = (uint32_t)tokens};
+    *prompt_out = (struct yb_conductor_prompt){.blocks = blocks,
+                                               .count = keys.count,
+                                               .tokens = (uint32_t)tokens,
+                                               .keys = keys,
+                                               .own = own};
     return YB_OK;
 }
 
@@ -182,7 +189,9 @@ void
 yb_conductor_prompt_fini(struct yb_conductor_prompt *prompt)
 {
     free(prompt->blocks);
+    free(prompt->own);
     prompt->blocks = NULL;
+    prompt->own = NULL;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -216,7 +225,7 @@ since_us(uint64_t at_ns, uint64_t from_ns)
 }
 
 static void
-fill_instruction(const struct yb_conductor *conductor, uint32_t model,
+fill_instruction(struct yb_conductor *conductor, uint32_t model,
                  const struct yb_sched_instruction *from, uint64_t now_ns,
                  struct yb_wire_conductor_instruction *out)
 {
@@ -238,6 +247,7 @@ fill_instruction(const struct yb_conductor *conductor, uint32_t model,
     };
     memcpy(out->from, source, strlen(source));
     memcpy(out->to, target, strlen(target));
+    yb_conductor_place_move(conductor, &conductor->models[model], from, now_ns, out);
 }
 
 /* When it is worth asking again. */
@@ -282,9 +292,8 @@ fill_figures(const struct yb_sched_decision *decision, uint64_t now_ns,
 }
 
 static void
-fill_answer(const struct yb_conductor *conductor, uint32_t model,
-            const struct yb_sched_request *request, const struct yb_sched_decision *decision,
-            struct yb_conductor_answer *out)
+fill_answer(struct yb_conductor *conductor, uint32_t model, const struct yb_sched_request *request,
+            const struct yb_sched_decision *decision, struct yb_conductor_answer *out)
 {
     struct yb_wire_conductor_decision *wire = &out->wire;
     const uint64_t now_ns = request->arrival_ns;
@@ -303,6 +312,7 @@ fill_answer(const struct yb_conductor *conductor, uint32_t model,
         return;
     }
     fill_figures(decision, now_ns, wire);
+    out->parts = conductor->seats[decision->prefill].parts;
     wire->report_sequence = decision->report_sequence;
     wire->report_age_us = since_us(now_ns, conductor->seats[decision->prefill].heard_ns);
     wire->prefill = keep(out, NAME_PREFILL, name_of(conductor, decision->prefill));
@@ -379,6 +389,28 @@ request_of(struct yb_conductor *conductor, const struct yb_wire_conductor_schedu
     };
 }
 
+/* The decision runs from here on, or was none. */
+static void
+count_answer(struct yb_conductor *conductor, const struct yb_conductor_answer *answer,
+             const struct yb_sched_decision *decision, uint64_t now_ns)
+{
+    struct yb_conductor_open row = {
+        .decision = answer->wire.decision,
+        .until_ns = yb_deadline_after(now_ns, decision->ttft_ns + YB_CONDUCTOR_WAIT_NS),
+        .count = decision->instruction_count,
+    };
+
+    if (!decision->accepted) {
+        conductor->rejected++;
+        conductor->rejected_for[decision->reason]++;
+        return;
+    }
+    for (uint32_t i = 0; i < row.count; i++) {
+        row.carried |= (uint8_t)(answer->instructions[i].carrier << i);
+    }
+    yb_conductor_ledger_add(conductor, &row, now_ns);
+}
+
 enum yb_status
 yb_conductor_schedule(struct yb_conductor *conductor,
                       const struct yb_wire_conductor_schedule *asked,
@@ -410,11 +442,9 @@ yb_conductor_schedule(struct yb_conductor *conductor,
                                 "or no tokens");
     }
     fill_answer(conductor, index, &request, &decision, answer_out);
-    if (decision.accepted) {
-        yb_conductor_ledger_add(conductor, answer_out->wire.decision, decision.instruction_count,
-                                yb_deadline_after(now_ns, decision.ttft_ns + PATIENCE_NS), now_ns);
-    } else {
-        conductor->rejected++;
+    count_answer(conductor, answer_out, &decision, now_ns);
+    if (model->heat != NULL && decision.accepted) {
+        yb_conductor_heat_note(model->heat, asked->tenant, prompt, answer_out->parts, now_ns);
     }
     YB_CONDUCTOR_RECORD(conductor, DECISION, decision, &answer_out->wire, now_ns);
     return YB_OK;

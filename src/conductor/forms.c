@@ -14,11 +14,13 @@ const char *const yb_form_modes[] = {YB_SCHED_MODE_MAP(X) NULL};
 const char *const yb_form_hotspots[] = {YB_SCHED_HOTSPOT_MAP(X) NULL};
 #undef X
 const char *const yb_form_classes[] = {"first_token", "throughput", "background", NULL};
-const char *const yb_form_outcomes[] = {"open",          "in_time",     "late",
-                                        "already_there", "source_gone", "cancelled",
-                                        "failed",        "expired",     NULL};
+const char *const yb_form_outcomes[] = {"open",        "in_time",        "late",   "already_there",
+                                        "source_gone", "cancelled",      "failed", "expired",
+                                        "joined",      "evicted_unused", NULL};
 const char *const yb_form_roles[] = {"", "prefill", "decode", "both", NULL};
-static const char *const stages[] = {"", "first_token", "ended", NULL};
+const char *const yb_form_carriers[] = {"engine", "conductor", NULL};
+const char *const yb_form_why[] = {"request", "window", "heat", NULL};
+static const char *const stages[] = {"", "first_token", "ended", "moved", NULL};
 static const char *const local_tiers[] = {"device", "dram", "ssd", NULL};
 static const char *const changes[] = {"came", "left", NULL};
 
@@ -110,11 +112,7 @@ static const struct yb_form ended_form[] = {
 };
 
 const struct yb_form yb_form_done[] = {
-    {.name = "decision",
-     .kind = YB_FORM_NUMBER,
-     .needed = true,
-     FIELD(done, decision),
-     .text = "as the answer named it"},
+    NUMBER(done, decision, 0, "as the answer named it; with the stage `moved`: not needed"),
     WORD(done, "stage", stage, stages, true, "how far the request has come"),
     NUMBER(done, ttft_us, 0, "from arrival to the first token; 0: there was none"),
     NUMBER(done, total_us, 0, "from arrival to the last token"),
@@ -125,6 +123,21 @@ const struct yb_form yb_form_done[] = {
     YB_FORM_END,
 };
 
+const struct yb_form yb_form_move[] = {
+    {.name = "hashes",
+     .kind = YB_FORM_KEYS,
+     FIELD(move, hashes),
+     .most = YB_WIRE_CONDUCTOR_MOVE_HASHES_MAX,
+     .text = "the names of the blocks, as of yb_key_chain()"},
+    WORD(move, "kind", kind, yb_form_kinds, true, "prefetch, replicate or migrate"),
+    TEXT(move, to, NAME_MAX, true, "the node of the store whose memory they are to be in"),
+    TEXT(move, tenant, NAME_MAX, false, "whose blocks; empty: default"),
+    WORD(move, "class", class, yb_form_classes, false, "of the traffic"),
+    NUMBER(move, parts, 255, "values in the store that a block has; 0: one"),
+    NUMBER(move, deadline_us, 3600000000, "they are wanted within; 0: 10 s"),
+    YB_FORM_END,
+};
+
 const struct yb_form yb_form_register[] = {
     TEXT(register, name, NAME_MAX, true, "unique in the cluster"),
     TEXT(register, model, NAME_MAX, true, "what it runs"),
@@ -132,6 +145,9 @@ const struct yb_form yb_form_register[] = {
     TEXT(register, node, NAME_MAX, false, "the store's node whose memory and disks it uses"),
     WORD(register, "roles", roles, yb_form_roles, true, "what it does"),
     NUMBER(register, incarnation, 0, "of this life; another one replaces the instance"),
+    NUMBER(register, parts, 255,
+           "values in the store that a block has: the last under its name, the others with their "
+           "number behind it; 0: one"),
     TEXT(register, gpu, YB_WIRE_CONDUCTOR_REGISTER_GPU_MAX, false,
          "a device of the catalog, which has the costs; or:"),
     NUMBER(register, gpus, 4096, "devices of the instance"),

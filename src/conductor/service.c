@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "conductor/forms.h"
 #include "conductor/service_internal.h"
 
 /* Room for what is said between two pulses; what is more is not written, and said. */
@@ -16,11 +17,18 @@
     X(CALLS,      COUNTER, COUNT, "calls", NULL, NULL, "calls that were answered")                \
     X(REFUSED,    COUNTER, COUNT, "calls_refused", NULL, NULL, "calls that could not be")         \
     X(DECISIONS,  COUNTER, COUNT, "decisions", NULL, NULL, "requests that were decided")          \
-    X(REJECTED,   COUNTER, COUNT, "rejected", NULL, NULL, "of these, not accepted")               \
+    X(REJECTED,   COUNTER, COUNT, "rejected", &reason_label, NULL, "of these, not accepted: why")  \
     X(ISSUED,     COUNTER, COUNT, "instructions", NULL, NULL, "moves that decisions asked for")   \
     X(OUTCOMES,   COUNTER, COUNT, "instructions_ended", &outcome_label, NULL, "by how they ended") \
     X(EXPIRED,    COUNTER, COUNT, "instances_expired", NULL, NULL, "that did not report")         \
     X(FORGOTTEN,  COUNTER, COUNT, "requests_forgotten", NULL, NULL, "that nobody ended")          \
+    X(HOT,        COUNTER, COUNT, "heat_moves", NULL, NULL, "of these, those that heat asked for") \
+    X(WINDOWED,   COUNTER, COUNT, "windowed", NULL, NULL,                                          \
+      "of these, those that the prefetch window lets wait")                                       \
+    X(WINDOW,     GAUGE,   COUNT, "window_steps", NULL, NULL,                                      \
+      "the prefetch window of the first model; 0: nothing was measured yet")                      \
+    X(LEAD,       GAUGE,   NANOSECONDS, "window_lead", NULL, NULL,                                 \
+      "so long before it is wanted a move begins")                                                \
     X(OPEN,       GAUGE,   COUNT, "instructions_open", NULL, NULL, "that have not ended")         \
     X(REQUESTS,   GAUGE,   COUNT, "requests", NULL, NULL, "that have not ended")                  \
     X(INSTANCES,  GAUGE,   COUNT, "instances", NULL, NULL, "that report")                         \
@@ -30,10 +38,9 @@
     X(LOG_BYTES,  GAUGE,   BYTES, "decision_log", NULL, NULL, "written to the log of decisions")
 /* clang-format on */
 
-static const char *const outcome_words[] = {"open",        "in_time",   "late",   "already_there",
-                                            "source_gone", "cancelled", "failed", "expired"};
-static const struct yb_stats_label outcome_label = {"outcome", outcome_words,
+static const struct yb_stats_label outcome_label = {"outcome", yb_form_outcomes,
                                                     YB_CONDUCTOR_OUTCOMES};
+static const struct yb_stats_label reason_label = {"reason", yb_form_reasons, YB_CONDUCTOR_REASONS};
 
 enum {
 #define X(id, ...) STAT_##id,
@@ -120,7 +127,12 @@ measure(struct yb_conductor_service *service, const struct yb_conductor_info *in
     count_up(service, STAT_CALLS, atomic_exchange(&service->calls, 0), 0);
     count_up(service, STAT_REFUSED, atomic_exchange(&service->refused, 0), 0);
     count_up(service, STAT_DECISIONS, info->decisions, before->decisions);
-    count_up(service, STAT_REJECTED, info->rejected, before->rejected);
+    for (uint32_t i = 1; i < YB_CONDUCTOR_REASONS; i++) {
+        yb_stats_add_at(service->shard, service->stats_first + STAT_REJECTED, i, 0,
+                        info->rejected_for[i] - before->rejected_for[i]);
+    }
+    count_up(service, STAT_HOT, info->hot, before->hot);
+    count_up(service, STAT_WINDOWED, info->windowed, before->windowed);
     count_up(service, STAT_ISSUED, info->issued, before->issued);
     count_up(service, STAT_EXPIRED, info->expired, before->expired);
     count_up(service, STAT_FORGOTTEN, info->forgotten, before->forgotten);
@@ -128,6 +140,8 @@ measure(struct yb_conductor_service *service, const struct yb_conductor_info *in
         yb_stats_add_at(service->shard, service->stats_first + STAT_OUTCOMES, i, 0,
                         info->outcomes[i] - before->outcomes[i]);
     }
+    show(service, STAT_WINDOW, info->windows[0].size);
+    show(service, STAT_LEAD, info->windows[0].lead_ns);
     show(service, STAT_OPEN, info->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN]);
     show(service, STAT_REQUESTS, info->requests);
     show(service, STAT_INSTANCES, info->instances);
@@ -263,6 +277,7 @@ yb_conductor_service_begin(struct yb_conductor_service *service,
     options = service->options.conductor;
     memcpy(options.hash_seed, seed, sizeof(options.hash_seed));
     options.record = service->options.log_file != NULL ? on_record : NULL;
+    options.order = yb_conductor_service_on_order;
     options.owner = service;
     yb_lock_acquire(&service->lock);
     status = yb_conductor_create(&options, &service->conductor, why_out);
@@ -294,6 +309,14 @@ yb_conductor_service_destroy(struct yb_conductor_service **service)
     free(old->flushing);
     old->magic = 0;
     free(old);
+}
+
+void
+yb_conductor_service_seed(const struct yb_conductor_service *service,
+                          uint8_t seed_out[YB_HASH_SEED_BYTES])
+{
+    YB_ASSERT(yb_conductor_service_ready(service));
+    yb_conductor_seed(service->conductor, seed_out);
 }
 
 bool

@@ -4,13 +4,15 @@
  *
  *     POST /v1/schedule      where a request should run; JSON, or application/x-yuebing-schedule
  *     POST /v1/query         what a prompt would find where
- *     POST /v1/done          how far a request has come
+ *     POST /v1/done          how far a request has come, how instructions ended
+ *     POST /v1/move          blocks are to be in a node's memory, whatever requests want
  *     POST /v1/register      an instance comes
  *     POST /v1/unregister    it goes
  *     POST /v1/report        what it says of itself
  *     GET  /v1/conductor     what is known, and how old it is
  *     GET  /v1/instances     the places
  *     GET  /v1/audit         instructions: issued, by outcome, open
+ *     GET  /v1/instructions  the last ones that ended: when, how, from which tier
  *     GET  /v1/openapi.json  all of this, for programs
  *
  * What a POST may is what the admin port lets change something (H1 there).
@@ -20,6 +22,7 @@
  *   V2  The log is what the conductor was told, in that order; what does not fit its bound is not
  *       written, from there on, and that is said.
  *   V3  Until it knows the store's seed of names, it says that it is not ready.
+ *   V4  Each instruction that nodes carry out is handed to `order` once, or ends CANCELLED.
  *
  * Threads   Any, from begin to destroy; `pulse` one.
  * Memory    Options are copied, but for clock, stats and log, which are borrowed for its life.
@@ -41,9 +44,14 @@
 struct yb_conductor_service;
 
 struct yb_conductor_service_options {
-    struct yb_conductor_options conductor; /* `record` and `owner` are the service's own. */
-    const char *log_file;                  /* NULL or "": no log of decisions. */
-    uint64_t log_bytes;                    /* Its bound. */
+    /* `record`, `order` and `owner` are the service's own. */
+    struct yb_conductor_options conductor;
+    /* Has an order carried out; consumed if the answer is true. Called with the service's lock
+     * held, or not: it must take none of a lower rank, and not wait. NULL: nobody does. */
+    bool (*order)(void *owner, struct yb_conductor_order *order);
+    void *order_owner;
+    const char *log_file; /* NULL or "": no log of decisions. */
+    uint64_t log_bytes;   /* Its bound. */
     const struct yb_clock *clock;
     struct yb_stats *stats; /* May be NULL. */
     struct yb_log *log;     /* May be NULL. */
@@ -72,6 +80,15 @@ bool yb_conductor_service_answer(void *service, const struct yb_http_asked *aske
 
 /* Let time pass, write the log and the metrics: every YB_CONDUCTOR_PULSE_NS. */
 void yb_conductor_service_pulse(struct yb_conductor_service *service);
+
+/* Whether an order should still be begun; and how one has ended. Any thread. */
+bool yb_conductor_service_wants(struct yb_conductor_service *service, uint64_t id);
+void yb_conductor_service_moved(struct yb_conductor_service *service,
+                                const struct yb_conductor_moved *moved);
+
+/* Copy the seed of names; it has begun. */
+void yb_conductor_service_seed(const struct yb_conductor_service *service,
+                               uint8_t seed_out[YB_HASH_SEED_BYTES]);
 
 /* ---- what the directory tells ---------------------------------------------------------------- */
 

@@ -159,12 +159,13 @@ static json_t *
 instruction_json(const struct yb_wire_conductor_instruction *instruction)
 {
     return json_pack(
-        "{s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id",
+        "{s:I, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id",
         (json_int_t)instruction->id, "kind", yb_form_kinds[instruction->kind], "first",
         (json_int_t)instruction->first, "count", (json_int_t)instruction->count, "from",
         (const char *)instruction->from, "from_tier", yb_form_tiers[instruction->from_tier], "to",
         (const char *)instruction->to, "to_tier", yb_form_tiers[instruction->to_tier], "class",
-        yb_form_classes[instruction->class], "bytes", (json_int_t)instruction->bytes,
+        yb_form_classes[instruction->class], "carrier", yb_form_carriers[instruction->carrier],
+        "reason", yb_form_why[instruction->reason], "bytes", (json_int_t)instruction->bytes,
         "not_before_us", (json_int_t)instruction->not_before_us, "deadline_us",
         (json_int_t)instruction->deadline_us, "ready_us", (json_int_t)instruction->ready_us);
 }
@@ -286,6 +287,9 @@ schedule(struct yb_conductor_service *service, const struct yb_http_asked *asked
     (void)yb_conductor_service_enter(service, &now_ns);
     status = yb_conductor_schedule(service->conductor, &question, &prompt, now_ns, &answer, why);
     yb_conductor_service_leave(service);
+    if (status == YB_OK) {
+        yb_conductor_service_order(service, &question, &prompt, &answer, now_ns);
+    }
     yb_conductor_prompt_fini(&prompt);
     read_end(&read);
     if (status == YB_OK) {
@@ -408,6 +412,41 @@ take_report(struct yb_conductor *conductor, const union said *said, uint64_t now
     return yb_conductor_report(conductor, &said->report, now_ns, why_out);
 }
 
+/* ---- moves by hand --------------------------------------------------------------------------- */
+
+static void
+move(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+     struct yb_http_told *told)
+{
+    struct yb_wire_conductor_move said;
+    struct yb_conductor *conductor;
+    struct read read;
+    char why[YB_CONDUCTOR_WHY_BYTES] = "";
+    uint64_t now_ns;
+    uint64_t id = 0;
+    enum yb_status status;
+
+    memset(&said, 0, sizeof(said));
+    if (!read_json(yb_form_move, asked, &said, &read, told)) {
+        return;
+    }
+    conductor = yb_conductor_service_enter(service, &now_ns);
+    if (conductor == NULL) {
+        tell_not_ready(told);
+        read_end(&read);
+        return;
+    }
+    status = yb_conductor_move(conductor, &said, now_ns, &id, why);
+    yb_conductor_service_leave(service);
+    if (status == YB_OK) {
+        yb_conductor_service_order_move(service, &said, id, now_ns);
+        tell_json(told, 200, json_pack("{s:I}", "id", (json_int_t)id));
+    } else {
+        tell_status(told, status == YB_UNSUPPORTED ? YB_INVALID : status, why);
+    }
+    read_end(&read);
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
 static void
@@ -516,6 +555,43 @@ audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
                         (json_int_t)info.requests, "outcomes", outcomes));
 }
 
+static json_t *
+moved_json(const struct yb_conductor_moved *moved, uint64_t now_ns)
+{
+    const uint64_t from_ns = moved->decided_ns;
+    const uint64_t begun_ns = moved->started_ns > from_ns ? moved->started_ns - from_ns : 0;
+    const uint64_t ended_ns = moved->finished_ns > from_ns ? moved->finished_ns - from_ns : 0;
+    const uint64_t wanted_ns = moved->deadline_ns > from_ns ? moved->deadline_ns - from_ns : 0;
+
+    return json_pack(
+        "{s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "id", (json_int_t)moved->id, "kind",
+        yb_form_kinds[moved->kind], "reason", yb_form_why[moved->reason], "outcome",
+        yb_form_outcomes[moved->outcome], "source_tier", yb_form_tiers[moved->source_tier],
+        "decided_ms_ago", (json_int_t)((now_ns - from_ns) / YB_NS_PER_MS), "started_us",
+        (json_int_t)(begun_ns / YB_NS_PER_US), "finished_us", (json_int_t)(ended_ns / YB_NS_PER_US),
+        "deadline_us", (json_int_t)(wanted_ns / YB_NS_PER_US), "bytes", (json_int_t)moved->bytes);
+}
+
+static void
+instructions(struct yb_conductor_service *service, const struct yb_http_asked *asked,
+             struct yb_http_told *told)
+{
+    const uint64_t now_ns = yb_clock_now(service->options.clock);
+    struct yb_conductor_moved *moved = calloc(YB_CONDUCTOR_SHOWN, sizeof(*moved));
+    json_t *rows = json_array();
+    uint32_t count = 0;
+
+    (void)asked;
+    if (moved != NULL) {
+        count = yb_conductor_service_ended(service, YB_CONDUCTOR_SHOWN, moved);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (void)json_array_append_new(rows, moved_json(&moved[i], now_ns));
+    }
+    free(moved);
+    tell_json(told, 200, json_pack("{s:o}", "instructions", rows));
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void openapi(struct yb_conductor_service *service, const struct yb_http_asked *asked,
@@ -537,6 +613,8 @@ static const struct call {
      "where a request should run, what of it is reused, and what has to be moved for that"},
     {"POST", "/v1/query", query, NULL, yb_form_schedule, true, "what a prompt would find where"},
     {"POST", "/v1/done", NULL, take_done, yb_form_done, false, "how far a request has come"},
+    {"POST", "/v1/move", move, NULL, yb_form_move, false,
+     "blocks are to be in the memory of a node of the store, whatever requests want"},
     {"POST", "/v1/register", NULL, take_register, yb_form_register, false, "an instance comes"},
     {"POST", "/v1/unregister", NULL, take_unregister, yb_form_unregister, false,
      "an instance goes"},
@@ -545,6 +623,8 @@ static const struct call {
     {"GET", "/v1/conductor", about, NULL, NULL, false, "what is known, and how old it is"},
     {"GET", "/v1/instances", instances, NULL, NULL, false, "instances, and nodes of the store"},
     {"GET", "/v1/audit", audit, NULL, NULL, false, "instructions: issued, by outcome, open"},
+    {"GET", "/v1/instructions", instructions, NULL, NULL, false,
+     "the last instructions of nodes that ended: when, how, from which tier"},
     {"GET", "/v1/openapi.json", openapi, NULL, NULL, false, "this description"},
 };
 

@@ -4,6 +4,7 @@
  *
  *     service.c        life, log, metrics, what the directory tells
  *     service_calls.c  the calls
+ *     service_moves.c  instructions that nodes carry out
  */
 #ifndef YB_CONDUCTOR_SERVICE_INTERNAL_H
 #define YB_CONDUCTOR_SERVICE_INTERNAL_H
@@ -15,6 +16,7 @@
 #include "conductor/service.h"
 
 #define YB_CONDUCTOR_SERVICE_MAGIC 0x63737663u
+#define YB_CONDUCTOR_SHOWN         1024u /* Instructions that ended, the last ones. */
 
 struct yb_conductor_service {
     uint32_t magic;
@@ -39,11 +41,33 @@ struct yb_conductor_service {
     bool log_full;
     uint64_t heard_ns; /* When the directory last told; 0: never. */
     uint64_t events;   /* Changes that it told. */
+    struct yb_conductor_moved shown[YB_CONDUCTOR_SHOWN];
+    uint64_t shown_ever;
 };
 
 /* The conductor with the lock held; NULL: it has not begun, and nothing is held. */
 struct yb_conductor *yb_conductor_service_enter(struct yb_conductor_service *service,
                                                 uint64_t *now_ns_out);
 void yb_conductor_service_leave(struct yb_conductor_service *service);
+
+/* ---- service_moves.c ------------------------------------------------------------------------- */
+
+/* Hand on what nodes carry out of a decision. */
+void yb_conductor_service_order(struct yb_conductor_service *service,
+                                const struct yb_wire_conductor_schedule *asked,
+                                const struct yb_conductor_prompt *prompt,
+                                const struct yb_conductor_answer *answer, uint64_t now_ns);
+
+/* Hand on a move by hand. */
+void yb_conductor_service_order_move(struct yb_conductor_service *service,
+                                     const struct yb_wire_conductor_move *asked, uint64_t id,
+                                     uint64_t now_ns);
+
+/* The conductor's `order`: heat. With the lock held. */
+bool yb_conductor_service_on_order(void *service, struct yb_conductor_order *order);
+
+/* Copy the `count` newest instructions that ended, the newest first. Returns how many. */
+uint32_t yb_conductor_service_ended(struct yb_conductor_service *service, uint32_t count,
+                                    struct yb_conductor_moved *moved_out);
 
 #endif /* YB_CONDUCTOR_SERVICE_INTERNAL_H */

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/cpus.h"
 #include "conductor/service.h"
+#include "daemon/conductor_carrier.h"
 #include "daemon/process_internal.h"
 #include "daemon/visit.h"
 #include "directory/wire/directory_wire.h"
@@ -36,6 +37,7 @@ struct member {
 struct yb_conductor_host {
     struct yb_process *process;
     struct yb_conductor_service *service;
+    struct yb_conductor_carrier *carrier;
     struct yb_address directory;
     pthread_t pulse;
     pthread_t feed;
@@ -51,7 +53,8 @@ struct yb_conductor_host {
     uint64_t from;   /* The next event. */
     uint32_t models; /* That were told of everything. */
     uint64_t listed_ns;
-    bool stale; /* A snapshot is needed. */
+    uint64_t snapped_ns; /* When the last snapshot began. */
+    bool stale;          /* Another is needed. */
     struct member members[NODES_MAX];
     uint32_t member_count;
     uint32_t *places; /* By slot. */
@@ -154,7 +157,9 @@ take_event(struct yb_conductor_host *host, const struct yb_wire_event *event)
         if (locate(host, event->slot, event->tier, &place, &tier)) {
             change(host, event->hash, place, tier, event->kind == YB_WIRE_EVENT_KIND_DROPPED);
         } else {
-            host->stale = true; /* A node that is not followed yet. */
+            /* A node that is not followed: if it has just come, it is in the next list, and with it
+             * comes all that it has. One that has just died is in none. */
+            host->listed_ns = 0;
         }
         break;
     case YB_WIRE_EVENT_KIND_REMOVED: change_everywhere(host, event->hash); break;
@@ -255,6 +260,7 @@ ask_snapshot(struct yb_conductor_host *host)
     bool first = true;
     enum yb_status status;
 
+    host->snapped_ns = yb_clock_now(host->process->clock);
     host->models = yb_conductor_service_models(host->service);
     yb_conductor_service_reset(host->service);
     memset(host->places, 0xff, SLOTS * sizeof(*host->places));
@@ -355,6 +361,9 @@ follow(struct yb_conductor_host *host)
     host->stale = true;
     while (status == YB_OK && !atomic_load(&host->stopping)) {
         if (host->stale || host->models != yb_conductor_service_models(host->service)) {
+            if (yb_clock_now(host->process->clock) - host->snapped_ns < AGAIN_NS) {
+                rest(host, &host->feed_stop, AGAIN_NS); /* One for all that changes meanwhile. */
+            }
             status = ask_snapshot(host);
         } else if (yb_clock_now(host->process->clock) - host->listed_ns > MEMBERS_NS) {
             status = ask_members(host);
@@ -400,6 +409,8 @@ options_of(const struct yb_process *process)
                 .tbt_slo_ns = config->conductor_tbt_slo_ms * YB_NS_PER_MS,
                 .expire_ns = config->conductor_expire_ms * YB_NS_PER_MS,
                 .node_rate = config->conductor_node_rate,
+                .heat_ns = config->conductor_heat_ms * YB_NS_PER_MS,
+                .moves = config->conductor_moves && !config->conductor_standalone,
             },
         .log_file = config->conductor_log_file,
         .log_bytes = config->conductor_log_bytes,
@@ -417,7 +428,7 @@ yb_conductor_host_create(struct yb_process *process, struct yb_conductor_host **
                          char why_out[YB_PROCESS_WHY_BYTES])
 {
     static const uint8_t no_seed[YB_HASH_SEED_BYTES];
-    const struct yb_conductor_service_options options = options_of(process);
+    struct yb_conductor_service_options options = options_of(process);
     struct yb_conductor_host *host = calloc(1, sizeof(*host));
     char why[YB_CONDUCTOR_WHY_BYTES] = "no memory for a conductor";
     enum yb_status status = YB_NO_MEMORY;
@@ -428,6 +439,11 @@ yb_conductor_host_create(struct yb_process *process, struct yb_conductor_host **
         host->places = malloc(SLOTS * sizeof(*host->places));
     }
     if (host != NULL && host->places != NULL) {
+        status = yb_conductor_carrier_create(&host->carrier);
+    }
+    if (status == YB_OK) {
+        options.order = yb_conductor_carrier_order;
+        options.order_owner = host->carrier;
         status = yb_conductor_service_create(&options, &host->service, why);
     }
     if (status == YB_OK && process->config->conductor_standalone) {
@@ -457,6 +473,12 @@ yb_conductor_host_follow(struct yb_conductor_host *host, struct yb_address direc
         return YB_OK;
     }
     host->directory = directory;
+    if (host->process->config->conductor_moves &&
+        yb_conductor_carrier_start(host->carrier, host->process, host->service, directory) !=
+            YB_OK) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "no thread for instructions");
+        return YB_NO_MEMORY;
+    }
     host->following = pthread_create(&host->feed, NULL, run_feed, host) == 0;
     if (!host->following) {
         (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "no thread for the directory's events");
@@ -480,6 +502,7 @@ yb_conductor_host_destroy(struct yb_conductor_host **host_ref)
     if (host->pulsing) {
         YB_ASSERT(pthread_join(host->pulse, NULL) == 0);
     }
+    yb_conductor_carrier_destroy(&host->carrier);
     yb_conductor_service_destroy(&host->service);
     (void)sem_destroy(&host->pulse_stop);
     (void)sem_destroy(&host->feed_stop);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conductor_host.h -- the conductor of this process: its service, a thread for its pulse, and one
- * that follows the directory's events.
+ * conductor_host.h -- the conductor of this process: its service, a thread for its pulse, one that
+ * follows the directory's events, and one that has instructions carried out (conductor_carrier.h).
  *
  *     the directory's seed --> begin --> snapshot of all blocks --> events, one after the other
  *                                            ^                         |
  *                                            +-- too late for an event, another directory,
  *                                                a new model, a tenant was flushed
  *
- * Threads   create, follow and destroy: one thread. Nobody waits for either of its own but destroy.
+ * Threads   create, follow and destroy: one thread. Nobody waits for one of its own but destroy.
  * Memory    The process is borrowed for its life.
  */
 #ifndef YB_DAEMON_CONDUCTOR_HOST_H

@@ -179,7 +179,7 @@ say_hello(struct yb_engine_reporter *reporter)
     reporter->incarnation++;
     body = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:I}",
         "name", options->name, "model", options->model, "address", options->address, "roles",
         roles[options->roles], "incarnation", (json_int_t)reporter->incarnation, "prefill_base_ns",
         (json_int_t)cost->prefill_base_ns, "prefill_token_ns", cost->prefill_token_ns,
@@ -190,7 +190,8 @@ say_hello(struct yb_engine_reporter *reporter)
         (json_int_t)cost->pass_tokens, "in_rate", (json_int_t)options->net_rate, "out_rate",
         (json_int_t)options->net_rate, "load_rate", (json_int_t)options->load_rate, "ssd_rate",
         (json_int_t)options->ssd_rate, "object_rate", (json_int_t)options->object_rate, "rack",
-        (json_int_t)options->rack, "group", (json_int_t)options->group);
+        (json_int_t)options->rack, "group", (json_int_t)options->group, "parts",
+        (json_int_t)options->parts);
     if (options->node != NULL) {
         (void)json_object_set_new(body, "node", json_string(options->node));
     }

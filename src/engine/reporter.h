@@ -42,6 +42,7 @@ struct yb_engine_reporter_options {
     uint64_t object_rate;
     uint32_t group;
     uint32_t rack;
+    uint32_t parts; /* Values in the store that a block has. */
 };
 
 /* Start telling. The engine is named later, by attach: it is made with a listener that tells this

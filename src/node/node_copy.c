@@ -308,6 +308,7 @@ copy_begin(struct copy *copy, struct order *order)
         .type = YB_WIRE_NODE_TYPE_FETCH_BLOCK,
         .class = order->traffic_class,
         .lane = YB_WIRE_LANE_BULK,
+        .fail_fast = order->request == NULL, /* A conductor looks for another source. */
         .deadline_ns = order->deadline_ns,
         .body = copy->body,
         .body_bytes = (uint32_t)length,

@@ -30,7 +30,7 @@
 
 #define OUTCOMES (YB_WIRE_INSTRUCTED_UNUSED + 1u)
 
-static const char *const outcome_words[OUTCOMES] = {"",     "moved",  "joined", "here",
+static const char *const outcome_words[OUTCOMES] = {"none", "moved",  "joined", "here",
                                                     "gone", "failed", "unused"};
 const struct yb_stats_label yb_node_label_instructed = {
     .name = "outcome", .words = outcome_words, .count = OUTCOMES};
@@ -71,6 +71,7 @@ struct instruction {
     uint32_t under_way; /* Loads. */
     uint32_t left;      /* Without an outcome. */
     uint32_t awaited;   /* That came, and were not read yet. */
+    bool short_of;      /* Some did not come: the record does not wait for readers. */
     uint8_t *keys;
     uint32_t copies[YB_WIRE_INSTRUCTION_BLOCKS_MAX]; /* Which block an item of its copies is. */
     struct block_wanted blocks[YB_WIRE_INSTRUCTION_BLOCKS_MAX];
@@ -146,8 +147,8 @@ settle(struct instruction *instruction)
 {
     struct yb_node *node = instruction->node;
 
-    if (instruction->awaited > 0 && yb_node_now(node) < instruction->deadline_ns &&
-        !node->instructions->stopping) {
+    if (instruction->awaited > 0 && !instruction->short_of &&
+        yb_node_now(node) < instruction->deadline_ns && !node->instructions->stopping) {
         yb_loop_arm(yb_net_loop(node->net), &instruction->timer, instruction->deadline_ns);
         return;
     }
@@ -196,6 +197,7 @@ came_not(struct block_wanted *wanted, enum yb_status status)
 {
     bool gone = status == YB_NOT_FOUND || status == YB_STALE || status == YB_REFUSED;
 
+    wanted->of->short_of = true;
     outcome(wanted, gone ? YB_WIRE_INSTRUCTED_GONE : YB_WIRE_INSTRUCTED_FAILED, 0, status);
 }
 

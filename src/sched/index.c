@@ -20,6 +20,10 @@
 #define AUX_PRODUCER     (AUX_OBJECT - 1u)
 #define FAR_PROBES_AHEAD 8u
 
+/* A pass of the sweep looks at every slot once for the places that were gone when it began; others
+ * wait for the next one, so that each pass ends, however often places go. */
+enum removal { REMOVED_NOT, REMOVED_SWEEPING, REMOVED_WAITING };
+
 struct record {
     uint64_t block;
     uint32_t set;
@@ -38,10 +42,10 @@ struct yb_sched_index {
     uint32_t block_count;
     struct yb_sched_sets sets;
     uint16_t *generations; /* By producer. */
-    uint8_t *removed;      /* By place. */
+    uint8_t *removed;      /* By place: enum removal. */
     uint32_t removed_count;
     uint32_t cursor;     /* Of the sweep. */
-    uint32_t sweep_left; /* Slots until removed places are nowhere any more. */
+    uint32_t sweep_left; /* Slots until the pass has ended; 0: there is none. */
     uint64_t refused;
 };
 
@@ -344,9 +348,54 @@ yb_sched_index_remove_place(struct yb_sched_index *index, uint32_t place)
 {
     YB_ASSERT_OBJ(index, INDEX_MAGIC);
     YB_ASSERT(place < index->places_max);
-    index->removed_count += index->removed[place] == 0;
-    index->removed[place] = 1;
-    index->sweep_left = index->mask + 1;
+    if (index->removed[place] != REMOVED_NOT) {
+        return; /* Nothing came to it since. */
+    }
+    index->removed_count++;
+    index->removed[place] = index->sweep_left == 0 ? REMOVED_SWEEPING : REMOVED_WAITING;
+    index->sweep_left = index->sweep_left == 0 ? index->mask + 1 : index->sweep_left;
+}
+
+bool
+yb_sched_index_is_swept(const struct yb_sched_index *index, uint32_t place)
+{
+    YB_ASSERT_OBJ(index, INDEX_MAGIC);
+    YB_ASSERT(place < index->places_max);
+    return index->removed[place] == REMOVED_NOT;
+}
+
+/* A pass has ended: whose turn it was is nowhere any more, and whoever waited is next. */
+static void
+end_pass(struct yb_sched_index *index)
+{
+    for (uint32_t i = 0; i < index->places_max && index->removed_count > 0; i++) {
+        if (index->removed[i] == REMOVED_SWEEPING) {
+            index->removed[i] = REMOVED_NOT;
+            index->removed_count--;
+        } else if (index->removed[i] == REMOVED_WAITING) {
+            index->removed[i] = REMOVED_SWEEPING;
+            index->sweep_left = index->mask + 1;
+        }
+    }
+}
+
+void
+yb_sched_index_drop_shared(struct yb_sched_index *index)
+{
+    YB_ASSERT_OBJ(index, INDEX_MAGIC);
+    for (uint32_t at = 0; at <= index->mask;) {
+        struct record *record = &index->records[at];
+
+        if ((record->aux & AUX_OBJECT) != 0) {
+            record->aux &= ~AUX_OBJECT;
+            record->aux = fresh_aux(index, record->aux);
+            if (is_free(record)) {
+                remove_if_free(index, record);
+                continue; /* Another may have moved up to here. */
+            }
+        }
+        at++;
+    }
 }
 
 /* Take all removed places out of the set of a record. */
@@ -393,8 +442,7 @@ yb_sched_index_sweep(struct yb_sched_index *index, uint32_t steps)
         }
         index->cursor = (index->cursor + 1) & index->mask;
         if (index->sweep_left > 0 && --index->sweep_left == 0) {
-            memset(index->removed, 0, index->places_max);
-            index->removed_count = 0;
+            end_pass(index);
         }
     }
     return index->sweep_left > 0;

@@ -108,6 +108,12 @@ void yb_sched_index_remove_place(struct yb_sched_index *index, uint32_t place);
 /* Look at `steps` slots of the table. Returns whether a removed place may be left somewhere. */
 bool yb_sched_index_sweep(struct yb_sched_index *index, uint32_t steps);
 
+/* Whether a place that was removed is nowhere any more, and may be used again. */
+bool yb_sched_index_is_swept(const struct yb_sched_index *index, uint32_t place);
+
+/* Nothing is in the object store any more. Looks at all of the table at once. */
+void yb_sched_index_drop_shared(struct yb_sched_index *index);
+
 /* Find the runs of a prompt. hits_out[places_max] is zeroed and then filled in, but for `soon`.
  * `active` has room for places_max. */
 void yb_sched_index_match(const struct yb_sched_index *index,

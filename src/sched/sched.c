@@ -399,6 +399,20 @@ yb_sched_sweep(struct yb_sched *sched, uint32_t steps)
     return yb_sched_index_sweep(sched->index, steps);
 }
 
+bool
+yb_sched_is_swept(const struct yb_sched *sched, uint32_t place)
+{
+    YB_ASSERT_OBJ(sched, YB_SCHED_MAGIC);
+    return place < sched->options.places_max && yb_sched_index_is_swept(sched->index, place);
+}
+
+void
+yb_sched_drop_shared(struct yb_sched *sched)
+{
+    YB_ASSERT_OBJ(sched, YB_SCHED_MAGIC);
+    yb_sched_index_drop_shared(sched->index);
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static bool

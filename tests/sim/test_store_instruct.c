@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: what a conductor wants in a node's memory comes there once, from wherever it lies, and every
- *   block has one outcome, whatever happens meanwhile.
+ * Goal: what a conductor wants in a node's memory comes there once, from wherever it lies, and
+ *   every block has one outcome, whatever happens meanwhile.
  * Method: worlds whose nodes have a disk of memory; a process that speaks as a conductor does
  *   (store_caller.h) and reads the records, while clients read and write, disks stand still and
  *   nodes die.

@@ -387,6 +387,62 @@ test_sched_index__a_removed_place_is_nowhere_after_the_sweep(void **state)
     yb_sched_index_destroy(&world.index);
 }
 
+/* However many others go meanwhile, a pass over the table ends, and a place with it. */
+static void
+test_sched_index__each_place_is_swept_though_others_go_on_leaving(void **state)
+{
+    enum { SLOTS = 512, STEPS = 8, MANY = 200 };
+    struct yb_sched_index *index = NULL;
+    uint32_t turns = 0;
+
+    (void)state;
+    assert_int_equal(yb_sched_index_create(MANY, 300, 1 << 16, 1, &index), YB_OK);
+    for (uint32_t place = 0; place < MANY; place++) {
+        assert_int_equal(yb_sched_index_add(index, place + 1, place, YB_SCHED_TIER_DRAM), YB_OK);
+    }
+    yb_sched_index_remove_place(index, 0);
+    while (!yb_sched_index_is_swept(index, 0)) {
+        turns++;
+        assert_true(turns <= 2 * SLOTS / STEPS); /* Some slots are looked at twice. */
+        yb_sched_index_remove_place(index, turns);
+        assert_true(yb_sched_index_sweep(index, STEPS));
+    }
+    assert_int_equal(yb_sched_index_tiers(index, 1, 0), 0);
+    while (yb_sched_index_sweep(index, STEPS)) {
+    }
+    for (uint32_t place = 0; place <= turns; place++) {
+        assert_true(yb_sched_index_is_swept(index, place));
+        assert_int_equal(yb_sched_index_tiers(index, place + 1, place), 0);
+    }
+    yb_sched_index_destroy(&index);
+}
+
+static void
+test_sched_index__what_the_object_store_had_is_forgotten_at_once(void **state)
+{
+    struct yb_sched_index *index = NULL;
+    struct yb_sched_index_info info;
+
+    (void)state;
+    assert_int_equal(yb_sched_index_create(2, 200, 1 << 16, 1, &index), YB_OK);
+    for (uint64_t block = 1; block <= 200; block++) {
+        assert_int_equal(yb_sched_index_add(index, block, YB_SCHED_SHARED, YB_SCHED_TIER_OBJECT),
+                         YB_OK);
+        if (block % 2 == 0) {
+            assert_int_equal(yb_sched_index_add(index, block, 1, YB_SCHED_TIER_DRAM), YB_OK);
+        }
+    }
+    yb_sched_index_drop_shared(index);
+    for (uint64_t block = 1; block <= 200; block++) {
+        assert_int_equal(yb_sched_index_tiers(index, block, YB_SCHED_SHARED), 0);
+        assert_int_equal(yb_sched_index_tiers(index, block, 1),
+                         block % 2 == 0 ? 1u << YB_SCHED_TIER_DRAM : 0);
+    }
+    info = yb_sched_index_info(index);
+    assert_int_equal(info.blocks, 100); /* Those that nobody has any more have made room. */
+    yb_sched_index_destroy(&index);
+}
+
 /* Records close up while the sweep goes by: those that move back behind it are looked at, too. */
 static void
 test_sched_index__a_sweep_sees_what_moves_behind_it(void **state)
@@ -565,6 +621,8 @@ main(void)
             test_sched_index__runs_with_gaps_are_those_of_a_model_if_each_block_is_looked_at),
         cmocka_unit_test(test_sched_index__nothing_is_left_when_all_has_gone),
         cmocka_unit_test(test_sched_index__a_removed_place_is_nowhere_after_the_sweep),
+        cmocka_unit_test(test_sched_index__each_place_is_swept_though_others_go_on_leaving),
+        cmocka_unit_test(test_sched_index__what_the_object_store_had_is_forgotten_at_once),
         cmocka_unit_test(test_sched_index__a_sweep_sees_what_moves_behind_it),
         cmocka_unit_test(test_sched_index__more_blocks_than_its_bound_are_refused),
         cmocka_unit_test(

@@ -56,7 +56,7 @@ recode_conductor_decision(const uint8_t *bytes, size_t length, struct golden_buf
 static enum yb_status
 build_conductor_decision_plain(struct golden_buffer *out)
 {
-    static const struct yb_wire_conductor_instruction instructions[1] = {{.id = 40, .bytes = 65536, .not_before_us = 0, .deadline_us = 20, .ready_us = 18, .first = 2, .count = 1, .kind = 0, .from_tier = 1, .to_tier = 1, .class = 0, .from = {0x70, 0x31, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, .to = {0x70, 0x30, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}}};
+    static const struct yb_wire_conductor_instruction instructions[1] = {{.id = 40, .bytes = 65536, .not_before_us = 0, .deadline_us = 20, .ready_us = 18, .first = 2, .count = 1, .kind = 0, .from_tier = 1, .to_tier = 1, .class = 0, .carrier = 1, .reason = 0, .from = {0x70, 0x31, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, .to = {0x70, 0x30, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}}};
     struct yb_wire_conductor_decision value = {.accepted = 1, .reason = 0, .decision = 5, .id = 1, .retry_after_ms = 0, .mode = 1, .source_tier = 1, .hotspot = 0, .hit_device = 1, .hit_dram = 2, .hit_ssd = 2, .hit_object = 3, .soon_blocks = 2, .local_blocks = 2, .reuse_blocks = 3, .reuse_tokens = 1536, .best_blocks = 3, .blocks = 4, .start_us = 10, .ready_us = 20, .ttft_us = 30, .queue_us = 10, .load_us = 20, .prefill_us = 15, .tpot_us = 40, .prefill = {"p0", 2}, .prefill_address = {"127.0.0.1:9000", 14}, .decode = {"d0", 2}, .decode_address = {"127.0.0.1:9001", 14}, .source = {"p1", 2}, .best = {"p1", 2}, .instructions = {1, NULL, instructions}, .report_sequence = 3, .report_age_us = 5};
 
     return yb_wire_conductor_decision_encode(&value, out->bytes, out->room, &out->length);
@@ -84,6 +84,27 @@ build_conductor_done_one(struct golden_buffer *out)
 }
 
 static enum yb_status
+recode_conductor_move(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_move value;
+    enum yb_status status = yb_wire_conductor_move_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_conductor_move_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_conductor_move_one(struct golden_buffer *out)
+{
+    static const struct yb_wire_conductor_key hashes[1] = {{.key = {{0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f}}}};
+    struct yb_wire_conductor_move value = {.deadline_us = 1000000, .kind = 1, .class = 2, .parts = 1, .to = {"n0", 2}, .tenant = {"default", 7}, .hashes = {1, NULL, hashes}};
+
+    return yb_wire_conductor_move_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
 recode_conductor_register(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
 {
     struct yb_wire_conductor_register value;
@@ -98,7 +119,7 @@ recode_conductor_register(const uint8_t *bytes, size_t length, struct golden_buf
 static enum yb_status
 build_conductor_register_one(struct golden_buffer *out)
 {
-    struct yb_wire_conductor_register value = {.incarnation = 1, .in_rate = UINT64_C(0x5d21dba00), .out_rate = UINT64_C(0x5d21dba00), .load_rate = UINT64_C(0x174876e800), .ssd_rate = UINT64_C(0x1a13b8600), .object_rate = 2000000000, .net_latency_us = 10, .load_latency_us = 5, .ssd_latency_us = 100, .object_latency_us = 20000, .prefill_base_ns = 0, .prefill_token_ps = 108300000, .prefill_pair_fs = 768000, .step_base_ns = 26800000, .step_sequence_ns = 150000, .step_token_ps = 33000, .kv_bytes = 327680, .kv_tokens_max = 0, .layers = 80, .pass_tokens = 0, .gpus = 8, .group = 0, .rack = 0, .roles = 3, .name = {"p0", 2}, .address = {"127.0.0.1:9000", 14}, .node = {"n0", 2}, .model = {"llama", 5}, .gpu = {"", 0}};
+    struct yb_wire_conductor_register value = {.incarnation = 1, .in_rate = UINT64_C(0x5d21dba00), .out_rate = UINT64_C(0x5d21dba00), .load_rate = UINT64_C(0x174876e800), .ssd_rate = UINT64_C(0x1a13b8600), .object_rate = 2000000000, .net_latency_us = 10, .load_latency_us = 5, .ssd_latency_us = 100, .object_latency_us = 20000, .prefill_base_ns = 0, .prefill_token_ps = 108300000, .prefill_pair_fs = 768000, .step_base_ns = 26800000, .step_sequence_ns = 150000, .step_token_ps = 33000, .kv_bytes = 327680, .kv_tokens_max = 0, .layers = 80, .pass_tokens = 0, .gpus = 8, .group = 0, .rack = 0, .roles = 3, .parts = 1, .name = {"p0", 2}, .address = {"127.0.0.1:9000", 14}, .node = {"n0", 2}, .model = {"llama", 5}, .gpu = {"", 0}};
 
     return yb_wire_conductor_register_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -160,7 +181,7 @@ recode_conductor_options(const uint8_t *bytes, size_t length, struct golden_buff
 static enum yb_status
 build_conductor_options_one(struct golden_buffer *out)
 {
-    struct yb_wire_conductor_options value = {.places_max = 1024, .blocks_max = 1048576, .pending_max = 65536, .block_tokens = 512, .conductor = 0, .mode = 0, .random_seed = 1, .ttft_slo_us = 0, .tbt_slo_us = 0, .expire_us = 3000000, .node_rate = 1000000000, .hash_seed = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}, .routing = {"ready", 5}, .admission = {"none", 4}};
+    struct yb_wire_conductor_options value = {.places_max = 1024, .blocks_max = 1048576, .pending_max = 65536, .block_tokens = 512, .conductor = 0, .mode = 0, .random_seed = 1, .ttft_slo_us = 0, .tbt_slo_us = 0, .expire_us = 3000000, .node_rate = 1000000000, .hash_seed = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}, .routing = {"ready", 5}, .admission = {"none", 4}, .heat_ms = 10000, .moves = 1};
 
     return yb_wire_conductor_options_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -232,6 +253,7 @@ static const struct golden_case golden_conductor_cases[] = {
     {"conductor_schedule-hashes", 96, build_conductor_schedule_hashes, recode_conductor_schedule},
     {"conductor_decision-plain", 168, build_conductor_decision_plain, recode_conductor_decision},
     {"conductor_done-one", 48, build_conductor_done_one, recode_conductor_done},
+    {"conductor_move-one", 24, build_conductor_move_one, recode_conductor_move},
     {"conductor_register-one", 160, build_conductor_register_one, recode_conductor_register},
     {"conductor_name-one", 8, build_conductor_name_one, recode_conductor_name},
     {"conductor_report-one", 168, build_conductor_report_one, recode_conductor_report},

@@ -15,10 +15,11 @@ _Static_assert(14 + 2 == YB_WIRE_CONDUCTOR_CHANGE_BYTES, "no gap in conductor_ch
 _Static_assert(92 + 4 == YB_WIRE_CONDUCTOR_SCHEDULE_BYTES, "no gap in conductor_schedule");
 _Static_assert(160 + 8 == YB_WIRE_CONDUCTOR_DECISION_BYTES, "no gap in conductor_decision");
 _Static_assert(36 + 12 == YB_WIRE_CONDUCTOR_DONE_BYTES, "no gap in conductor_done");
+_Static_assert(20 + 4 == YB_WIRE_CONDUCTOR_MOVE_BYTES, "no gap in conductor_move");
 _Static_assert(158 + 2 == YB_WIRE_CONDUCTOR_REGISTER_BYTES, "no gap in conductor_register");
 _Static_assert(2 + 6 == YB_WIRE_CONDUCTOR_NAME_BYTES, "no gap in conductor_name");
 _Static_assert(158 + 10 == YB_WIRE_CONDUCTOR_REPORT_BYTES, "no gap in conductor_report");
-_Static_assert(84 + 12 == YB_WIRE_CONDUCTOR_OPTIONS_BYTES, "no gap in conductor_options");
+_Static_assert(89 + 7 == YB_WIRE_CONDUCTOR_OPTIONS_BYTES, "no gap in conductor_options");
 _Static_assert(12 + 4 == YB_WIRE_CONDUCTOR_ASKED_BYTES, "no gap in conductor_asked");
 _Static_assert(4 + 4 == YB_WIRE_CONDUCTOR_CHANGES_BYTES, "no gap in conductor_changes");
 _Static_assert(24 + 8 == YB_WIRE_CONDUCTOR_ENTRY_BYTES, "no gap in conductor_entry");
@@ -38,6 +39,7 @@ yb_wire_conductor_record_name(uint32_t value)
     case YB_WIRE_CONDUCTOR_RECORD_DONE: return "done";
     case YB_WIRE_CONDUCTOR_RECORD_TICK: return "tick";
     case YB_WIRE_CONDUCTOR_RECORD_RESET: return "reset";
+    case YB_WIRE_CONDUCTOR_RECORD_MOVE: return "move";
     default: return "unknown";
     }
 }
@@ -57,6 +59,7 @@ conductor_record_known(uint32_t value)
     case YB_WIRE_CONDUCTOR_RECORD_DONE:
     case YB_WIRE_CONDUCTOR_RECORD_TICK:
     case YB_WIRE_CONDUCTOR_RECORD_RESET:
+    case YB_WIRE_CONDUCTOR_RECORD_MOVE:
         return true;
     default: return false;
     }
@@ -74,6 +77,8 @@ yb_wire_conductor_outcome_name(uint32_t value)
     case YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED: return "cancelled";
     case YB_WIRE_CONDUCTOR_OUTCOME_FAILED: return "failed";
     case YB_WIRE_CONDUCTOR_OUTCOME_EXPIRED: return "expired";
+    case YB_WIRE_CONDUCTOR_OUTCOME_JOINED: return "joined";
+    case YB_WIRE_CONDUCTOR_OUTCOME_EVICTED_UNUSED: return "evicted_unused";
     default: return "unknown";
     }
 }
@@ -90,6 +95,8 @@ conductor_outcome_known(uint32_t value)
     case YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED:
     case YB_WIRE_CONDUCTOR_OUTCOME_FAILED:
     case YB_WIRE_CONDUCTOR_OUTCOME_EXPIRED:
+    case YB_WIRE_CONDUCTOR_OUTCOME_JOINED:
+    case YB_WIRE_CONDUCTOR_OUTCOME_EVICTED_UNUSED:
         return true;
     default: return false;
     }
@@ -101,6 +108,7 @@ yb_wire_conductor_stage_name(uint32_t value)
     switch (value) {
     case YB_WIRE_CONDUCTOR_STAGE_FIRST_TOKEN: return "first_token";
     case YB_WIRE_CONDUCTOR_STAGE_ENDED: return "ended";
+    case YB_WIRE_CONDUCTOR_STAGE_MOVED: return "moved";
     default: return "unknown";
     }
 }
@@ -111,6 +119,7 @@ conductor_stage_known(uint32_t value)
     switch (value) {
     case YB_WIRE_CONDUCTOR_STAGE_FIRST_TOKEN:
     case YB_WIRE_CONDUCTOR_STAGE_ENDED:
+    case YB_WIRE_CONDUCTOR_STAGE_MOVED:
         return true;
     default: return false;
     }
@@ -141,8 +150,8 @@ conductor_key_list_check(const struct yb_wire_conductor_key_list *list, struct y
 static bool
 conductor_instruction_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 52, 12)) {
-        return yb_wire_bad(error, "conductor_instruction", "reserved", "reserved bytes must be zero", (uint64_t)bytes[52]);
+    if (!yb_wire_zero(bytes + 54, 10)) {
+        return yb_wire_bad(error, "conductor_instruction", "reserved", "reserved bytes must be zero", (uint64_t)bytes[54]);
     }
     return true;
 }
@@ -161,6 +170,12 @@ conductor_instruction_check(const struct yb_wire_conductor_instruction *value, s
     }
     if (value->class > 2) {
         return yb_wire_bad(error, "conductor_instruction", "class", "above its maximum", (uint64_t)value->class);
+    }
+    if (value->carrier > 1) {
+        return yb_wire_bad(error, "conductor_instruction", "carrier", "above its maximum", (uint64_t)value->carrier);
+    }
+    if (value->reason > 2) {
+        return yb_wire_bad(error, "conductor_instruction", "reason", "above its maximum", (uint64_t)value->reason);
     }
     return true;
 }
@@ -952,11 +967,160 @@ yb_wire_conductor_done_decode(const uint8_t *bytes, size_t length, struct yb_wir
 }
 
 static bool
+conductor_move_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 11, 1)) {
+        return yb_wire_bad(error, "conductor_move", "reserved", "reserved bytes must be zero", (uint64_t)bytes[11]);
+    }
+    if (!yb_wire_zero(bytes + 20, 4)) {
+        return yb_wire_bad(error, "conductor_move", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[20]);
+    }
+    return true;
+}
+
+static bool
+conductor_move_check(const struct yb_wire_conductor_move *value, struct yb_wire_error *error)
+{
+    if (value->deadline_us > UINT64_C(0xd693a400)) {
+        return yb_wire_bad(error, "conductor_move", "deadline_us", "above its maximum", (uint64_t)value->deadline_us);
+    }
+    if (value->kind > 4) {
+        return yb_wire_bad(error, "conductor_move", "kind", "above its maximum", (uint64_t)value->kind);
+    }
+    if (value->class > 2) {
+        return yb_wire_bad(error, "conductor_move", "class", "above its maximum", (uint64_t)value->class);
+    }
+    if (value->to.length > 63) {
+        return yb_wire_bad(error, "conductor_move", "to", "longer than its maximum", (uint64_t)value->to.length);
+    }
+    if (value->tenant.length > 63) {
+        return yb_wire_bad(error, "conductor_move", "tenant", "longer than its maximum", (uint64_t)value->tenant.length);
+    }
+    if (value->hashes.count > 65536) {
+        return yb_wire_bad(error, "conductor_move", "hashes", "longer than its maximum", (uint64_t)value->hashes.count);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_conductor_move_load(const uint8_t *bytes, struct yb_wire_conductor_move *out)
+{
+    out->deadline_us = yb_wire_get_u64(bytes + 0);
+    out->kind = yb_wire_get_u8(bytes + 8);
+    out->class = yb_wire_get_u8(bytes + 9);
+    out->parts = yb_wire_get_u8(bytes + 10);
+    out->to = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 12)};
+    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 14)};
+    out->hashes = (struct yb_wire_conductor_key_list){yb_wire_get_u32(bytes + 16), NULL, NULL};
+}
+
+static inline void
+yb_wire_conductor_move_store(const struct yb_wire_conductor_move *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->deadline_us);
+    yb_wire_put_u8(bytes + 8, value->kind);
+    yb_wire_put_u8(bytes + 9, value->class);
+    yb_wire_put_u8(bytes + 10, value->parts);
+    memset(bytes + 11, 0, 1);
+    yb_wire_put_u16(bytes + 12, value->to.length);
+    yb_wire_put_u16(bytes + 14, value->tenant.length);
+    yb_wire_put_u32(bytes + 16, value->hashes.count);
+    memset(bytes + 20, 0, 4);
+}
+
+static bool
+conductor_move_check_tails(const struct yb_wire_conductor_move *value, struct yb_wire_error *error)
+{
+    if (!yb_wire_text_valid(value->to.bytes, value->to.length)) {
+        return yb_wire_bad(error, "conductor_move", "to", "not printable UTF-8", (uint64_t)value->to.length);
+    }
+    if (!yb_wire_text_valid(value->tenant.bytes, value->tenant.length)) {
+        return yb_wire_bad(error, "conductor_move", "tenant", "not printable UTF-8", (uint64_t)value->tenant.length);
+    }
+    if (!conductor_key_list_check(&value->hashes, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+conductor_move_take(const uint8_t *bytes, size_t length, struct yb_wire_conductor_move *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_CONDUCTOR_MOVE_BYTES;
+
+    if (length - at < value->to.length) {
+        return yb_wire_bad(error, "conductor_move", "to", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->to.bytes = (const char *)bytes + at;
+    at += value->to.length;
+    if (length - at < value->tenant.length) {
+        return yb_wire_bad(error, "conductor_move", "tenant", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->tenant.bytes = (const char *)bytes + at;
+    at += value->tenant.length;
+    if (length - at < (size_t)value->hashes.count * YB_WIRE_CONDUCTOR_KEY_BYTES) {
+        return yb_wire_bad(error, "conductor_move", "hashes", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->hashes.wire = bytes + at;
+    at += (size_t)value->hashes.count * YB_WIRE_CONDUCTOR_KEY_BYTES;
+    if (at != length) {
+        return yb_wire_bad(error, "conductor_move", "length", "bytes left over behind the message", length);
+    }
+    return conductor_move_check_tails(value, error);
+}
+
+size_t
+yb_wire_conductor_move_size(const struct yb_wire_conductor_move *value)
+{
+    return (size_t)YB_WIRE_CONDUCTOR_MOVE_BYTES + value->to.length + value->tenant.length + (size_t)value->hashes.count * YB_WIRE_CONDUCTOR_KEY_BYTES;
+}
+
+enum yb_status
+yb_wire_conductor_move_encode(const struct yb_wire_conductor_move *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_CONDUCTOR_MOVE_BYTES;
+
+    if (!conductor_move_check(value, NULL) || !conductor_move_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_conductor_move_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_conductor_move_store(value, out);
+    at = yb_wire_put_tail(out, at, value->to.bytes, value->to.length);
+    at = yb_wire_put_tail(out, at, value->tenant.bytes, value->tenant.length);
+    for (uint32_t i = 0; i < value->hashes.count; i++, at += YB_WIRE_CONDUCTOR_KEY_BYTES) {
+        struct yb_wire_conductor_key item;
+
+        yb_wire_conductor_key_at(&value->hashes, i, &item);
+        yb_wire_conductor_key_store(&item, out + at);
+    }
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_conductor_move_decode(const uint8_t *bytes, size_t length, struct yb_wire_conductor_move *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_move value;
+
+    if (length < YB_WIRE_CONDUCTOR_MOVE_BYTES) {
+        yb_wire_bad(error, "conductor_move", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_conductor_move_load(bytes, &value);
+    if (!conductor_move_check_fixed(bytes, error) || !conductor_move_check(&value, error) || !conductor_move_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
 conductor_register_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 147, 1)) {
-        return yb_wire_bad(error, "conductor_register", "reserved", "reserved bytes must be zero", (uint64_t)bytes[147]);
-    }
     if (!yb_wire_zero(bytes + 158, 2)) {
         return yb_wire_bad(error, "conductor_register", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[158]);
     }
@@ -1029,6 +1193,7 @@ yb_wire_conductor_register_load(const uint8_t *bytes, struct yb_wire_conductor_r
     out->group = yb_wire_get_u32(bytes + 140);
     out->rack = yb_wire_get_u16(bytes + 144);
     out->roles = yb_wire_get_u8(bytes + 146);
+    out->parts = yb_wire_get_u8(bytes + 147);
     out->name = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 148)};
     out->address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 150)};
     out->node = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 152)};
@@ -1063,7 +1228,7 @@ yb_wire_conductor_register_store(const struct yb_wire_conductor_register *value,
     yb_wire_put_u32(bytes + 140, value->group);
     yb_wire_put_u16(bytes + 144, value->rack);
     yb_wire_put_u8(bytes + 146, value->roles);
-    memset(bytes + 147, 0, 1);
+    yb_wire_put_u8(bytes + 147, value->parts);
     yb_wire_put_u16(bytes + 148, value->name.length);
     yb_wire_put_u16(bytes + 150, value->address.length);
     yb_wire_put_u16(bytes + 152, value->node.length);
@@ -1473,8 +1638,8 @@ yb_wire_conductor_report_decode(const uint8_t *bytes, size_t length, struct yb_w
 static bool
 conductor_options_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 84, 12)) {
-        return yb_wire_bad(error, "conductor_options", "reserved", "reserved bytes must be zero", (uint64_t)bytes[84]);
+    if (!yb_wire_zero(bytes + 89, 7)) {
+        return yb_wire_bad(error, "conductor_options", "reserved", "reserved bytes must be zero", (uint64_t)bytes[89]);
     }
     return true;
 }
@@ -1490,6 +1655,9 @@ conductor_options_check(const struct yb_wire_conductor_options *value, struct yb
     }
     if (value->admission.length > 31) {
         return yb_wire_bad(error, "conductor_options", "admission", "longer than its maximum", (uint64_t)value->admission.length);
+    }
+    if (value->moves > 1) {
+        return yb_wire_bad(error, "conductor_options", "moves", "above its maximum", (uint64_t)value->moves);
     }
     return true;
 }
@@ -1511,6 +1679,8 @@ yb_wire_conductor_options_load(const uint8_t *bytes, struct yb_wire_conductor_op
     memcpy(out->hash_seed, bytes + 64, 16);
     out->routing = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 80)};
     out->admission = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 82)};
+    out->heat_ms = yb_wire_get_u32(bytes + 84);
+    out->moves = yb_wire_get_u8(bytes + 88);
 }
 
 static inline void
@@ -1530,7 +1700,9 @@ yb_wire_conductor_options_store(const struct yb_wire_conductor_options *value, u
     memcpy(bytes + 64, value->hash_seed, 16);
     yb_wire_put_u16(bytes + 80, value->routing.length);
     yb_wire_put_u16(bytes + 82, value->admission.length);
-    memset(bytes + 84, 0, 12);
+    yb_wire_put_u32(bytes + 84, value->heat_ms);
+    yb_wire_put_u8(bytes + 88, value->moves);
+    memset(bytes + 89, 0, 7);
 }
 
 static bool

@@ -32,6 +32,7 @@ enum yb_wire_conductor_record {
     YB_WIRE_CONDUCTOR_RECORD_DONE = 9, /* How far a request has come. Body: `conductor_done`. */
     YB_WIRE_CONDUCTOR_RECORD_TICK = 10, /* Time passed: who has not reported for too long is gone. No body. */
     YB_WIRE_CONDUCTOR_RECORD_RESET = 11, /* All blocks of the store's nodes are told again. No body. */
+    YB_WIRE_CONDUCTOR_RECORD_MOVE = 12, /* A move that no request asked for. Body: `conductor_move`. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -47,6 +48,8 @@ enum yb_wire_conductor_outcome {
     YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED = 5, /* The request ended before. */
     YB_WIRE_CONDUCTOR_OUTCOME_FAILED = 6, /* Moving them failed. */
     YB_WIRE_CONDUCTOR_OUTCOME_EXPIRED = 7, /* Nobody said how it ended, and its time is over. */
+    YB_WIRE_CONDUCTOR_OUTCOME_JOINED = 8, /* They were on their way for somebody else, and came. */
+    YB_WIRE_CONDUCTOR_OUTCOME_EVICTED_UNUSED = 9, /* They were brought ahead of time, and made room before anybody had read them. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -56,6 +59,7 @@ const char *yb_wire_conductor_outcome_name(uint32_t value);
 enum yb_wire_conductor_stage {
     YB_WIRE_CONDUCTOR_STAGE_FIRST_TOKEN = 1, /* Its first token is out: prefill has ended. */
     YB_WIRE_CONDUCTOR_STAGE_ENDED = 2, /* Its last token is out, or it was given up. */
+    YB_WIRE_CONDUCTOR_STAGE_MOVED = 3, /* No further; instructions have ended, of whatever request. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -117,7 +121,9 @@ enum {
     YB_WIRE_CONDUCTOR_INSTRUCTION_AT_FROM_TIER = 49,
     YB_WIRE_CONDUCTOR_INSTRUCTION_AT_TO_TIER = 50,
     YB_WIRE_CONDUCTOR_INSTRUCTION_AT_CLASS = 51,
-    YB_WIRE_CONDUCTOR_INSTRUCTION_AT_RESERVED = 52,
+    YB_WIRE_CONDUCTOR_INSTRUCTION_AT_CARRIER = 52,
+    YB_WIRE_CONDUCTOR_INSTRUCTION_AT_REASON = 53,
+    YB_WIRE_CONDUCTOR_INSTRUCTION_AT_RESERVED = 54,
     YB_WIRE_CONDUCTOR_INSTRUCTION_AT_FROM = 64,
     YB_WIRE_CONDUCTOR_INSTRUCTION_AT_TO = 128,
 };
@@ -134,6 +140,9 @@ struct yb_wire_conductor_instruction {
     uint8_t from_tier; /* device, dram, ssd, object: 0 .. 3. */
     uint8_t to_tier; /* As above. */
     uint8_t class; /* first_token, throughput, background: 0 .. 2. */
+    /* Who carries it out: 0: the engine; 1: the conductor orders it of the store's node. */
+    uint8_t carrier;
+    uint8_t reason; /* request, window, heat: 0 .. 2. */
     uint8_t from[64]; /* The place, with zeros behind; empty: the object store. */
     uint8_t to[64]; /* The place. */
 };
@@ -153,6 +162,8 @@ yb_wire_conductor_instruction_load(const uint8_t *bytes, struct yb_wire_conducto
     out->from_tier = yb_wire_get_u8(bytes + 49);
     out->to_tier = yb_wire_get_u8(bytes + 50);
     out->class = yb_wire_get_u8(bytes + 51);
+    out->carrier = yb_wire_get_u8(bytes + 52);
+    out->reason = yb_wire_get_u8(bytes + 53);
     memcpy(out->from, bytes + 64, 64);
     memcpy(out->to, bytes + 128, 64);
 }
@@ -171,7 +182,9 @@ yb_wire_conductor_instruction_store(const struct yb_wire_conductor_instruction *
     yb_wire_put_u8(bytes + 49, value->from_tier);
     yb_wire_put_u8(bytes + 50, value->to_tier);
     yb_wire_put_u8(bytes + 51, value->class);
-    memset(bytes + 52, 0, 12);
+    yb_wire_put_u8(bytes + 52, value->carrier);
+    yb_wire_put_u8(bytes + 53, value->reason);
+    memset(bytes + 54, 0, 10);
     memcpy(bytes + 64, value->from, 64);
     memcpy(bytes + 128, value->to, 64);
 }
@@ -647,6 +660,45 @@ YB_CHECKED enum yb_status yb_wire_conductor_done_encode(const struct yb_wire_con
 YB_CHECKED enum yb_status yb_wire_conductor_done_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_conductor_done *out, struct yb_wire_error *error);
 
+/* Blocks are to be in a node's memory, whatever requests want. The body of POST /v1/move. */
+enum {
+    YB_WIRE_CONDUCTOR_MOVE_BYTES = 24,
+    YB_WIRE_CONDUCTOR_MOVE_BYTES_MAX = 1048726,
+    YB_WIRE_CONDUCTOR_MOVE_TO_MAX = 63,
+    YB_WIRE_CONDUCTOR_MOVE_TENANT_MAX = 63,
+    YB_WIRE_CONDUCTOR_MOVE_HASHES_MAX = 65536,
+    YB_WIRE_CONDUCTOR_MOVE_AT_DEADLINE_US = 0,
+    YB_WIRE_CONDUCTOR_MOVE_AT_KIND = 8,
+    YB_WIRE_CONDUCTOR_MOVE_AT_CLASS = 9,
+    YB_WIRE_CONDUCTOR_MOVE_AT_PARTS = 10,
+    YB_WIRE_CONDUCTOR_MOVE_AT_RESERVED = 11,
+    YB_WIRE_CONDUCTOR_MOVE_AT_TO = 12,
+    YB_WIRE_CONDUCTOR_MOVE_AT_TENANT = 14,
+    YB_WIRE_CONDUCTOR_MOVE_AT_HASHES = 16,
+    YB_WIRE_CONDUCTOR_MOVE_AT_RESERVED2 = 20,
+};
+
+struct yb_wire_conductor_move {
+    uint64_t deadline_us; /* They are wanted within; 0: 10 s. */
+    uint8_t kind; /* prefetch, replicate, migrate: 1 .. 3. */
+    uint8_t class; /* first_token, throughput, background: 0 .. 2. */
+    uint8_t parts; /* As in conductor_register. */
+    struct yb_wire_text to; /* The node. */
+    struct yb_wire_text tenant; /* Whose blocks; empty: `default`. */
+    struct yb_wire_conductor_key_list hashes; /* The names of the blocks. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_conductor_move_size(const struct yb_wire_conductor_move *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_conductor_move_encode(const struct yb_wire_conductor_move *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_conductor_move_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_conductor_move *out, struct yb_wire_error *error);
+
 /* An instance is there. Costs that are 0 come from the catalog, by `model`, `gpu` and `gpus`. */
 enum {
     YB_WIRE_CONDUCTOR_REGISTER_BYTES = 160,
@@ -680,7 +732,7 @@ enum {
     YB_WIRE_CONDUCTOR_REGISTER_AT_GROUP = 140,
     YB_WIRE_CONDUCTOR_REGISTER_AT_RACK = 144,
     YB_WIRE_CONDUCTOR_REGISTER_AT_ROLES = 146,
-    YB_WIRE_CONDUCTOR_REGISTER_AT_RESERVED = 147,
+    YB_WIRE_CONDUCTOR_REGISTER_AT_PARTS = 147,
     YB_WIRE_CONDUCTOR_REGISTER_AT_NAME = 148,
     YB_WIRE_CONDUCTOR_REGISTER_AT_ADDRESS = 150,
     YB_WIRE_CONDUCTOR_REGISTER_AT_NODE = 152,
@@ -714,6 +766,9 @@ struct yb_wire_conductor_register {
     uint32_t group; /* Instances that take turns together (time-sliced). */
     uint16_t rack; /* A number. */
     uint8_t roles; /* 1: prefill, 2: decode, 3: both. */
+    /* Values in the store that a block has, the last under its name, others with their number
+     * behind it; 0: one. */
+    uint8_t parts;
     struct yb_wire_text name; /* Unique. */
     struct yb_wire_text address; /* Where requests for it go. */
     struct yb_wire_text node; /* The store's node whose memory and disks it uses; empty: none. */
@@ -851,7 +906,9 @@ enum {
     YB_WIRE_CONDUCTOR_OPTIONS_AT_HASH_SEED = 64,
     YB_WIRE_CONDUCTOR_OPTIONS_AT_ROUTING = 80,
     YB_WIRE_CONDUCTOR_OPTIONS_AT_ADMISSION = 82,
-    YB_WIRE_CONDUCTOR_OPTIONS_AT_RESERVED = 84,
+    YB_WIRE_CONDUCTOR_OPTIONS_AT_HEAT_MS = 84,
+    YB_WIRE_CONDUCTOR_OPTIONS_AT_MOVES = 88,
+    YB_WIRE_CONDUCTOR_OPTIONS_AT_RESERVED = 89,
 };
 
 struct yb_wire_conductor_options {
@@ -869,6 +926,8 @@ struct yb_wire_conductor_options {
     uint8_t hash_seed[16]; /* Of the cluster. */
     struct yb_wire_text routing; /* The policy. */
     struct yb_wire_text admission; /* The policy. */
+    uint32_t heat_ms; /* How often hot blocks are brought up; 0: never. */
+    uint8_t moves; /* 1: it orders moves of nodes. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
