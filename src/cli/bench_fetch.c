@@ -31,6 +31,7 @@
 #include "daemon/process.h"
 #include "daemon/roles.h"
 #include "node/node.h"
+#include "tier/object/far.h"
 #include "tier/object/object.h"
 #include "yuebing/client.h"
 
@@ -52,109 +53,13 @@ struct shared {
 
 /* ---- a medium that is far away --------------------------------------------------------------- */
 
-struct far {
-    struct yb_object_backend head; /* First. */
-    struct yb_object_backend *files;
-    struct yb_loop *loop;
-    struct shared *shared;
-    uint64_t latency_ns;
-};
-
-/* A read that has not begun. */
-struct far_read {
-    struct yb_timer timer;
-    struct far *far;
-    struct yb_object_request *request;
-    void (*done)(struct yb_object_request *request, enum yb_status status);
-};
-
 static void
-end_far(struct yb_object_request *request, enum yb_status status)
+count(void *context, const struct yb_object_request *request)
 {
-    struct far_read *read = request->slot;
+    struct shared *shared = context;
 
-    request->done = read->done;
-    free(read);
-    request->slot = NULL;
-    request->done(request, status);
-}
-
-/* The file backend has a slot of its own in the request: ours is kept beside it only until the
- * read begins. */
-static void
-on_far(struct yb_timer *timer)
-{
-    struct far_read *read =
-        (struct far_read *)((uint8_t *)timer - offsetof(struct far_read, timer));
-    struct yb_object_request *request = read->request;
-    struct far *far = read->far;
-    enum yb_status status;
-
-    request->slot = NULL;
-    request->backend = NULL;
-    status = far->files->ops->submit(far->files, request);
-    if (status != YB_OK) {
-        request->slot = read;
-        end_far(request, status);
-        return;
-    }
-    free(read);
-}
-
-static enum yb_status
-far_submit(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    struct far *far = (struct far *)backend;
-    struct far_read *read;
-
-    if (request->verb != YB_OBJECT_GET) {
-        atomic_fetch_add(&far->shared->writes, request->verb == YB_OBJECT_PUT);
-        return far->files->ops->submit(far->files, request);
-    }
-    read = calloc(1, sizeof(*read));
-    if (read == NULL) {
-        return YB_AGAIN;
-    }
-    atomic_fetch_add(&far->shared->reads, 1);
-    yb_timer_init(&read->timer, on_far);
-    read->far = far;
-    read->request = request;
-    read->done = request->done;
-    request->slot = read;
-    request->backend = far;
-    yb_loop_arm(far->loop, &read->timer, yb_loop_now(far->loop) + far->latency_ns);
-    return YB_OK;
-}
-
-static void
-far_cancel(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    struct far *far = (struct far *)backend;
-
-    if (request->backend == far) { /* It is on its way there: `done` comes with the timer. */
-        struct far_read *read = request->slot;
-
-        yb_loop_arm(far->loop, &read->timer, yb_loop_now(far->loop));
-        return;
-    }
-    far->files->ops->cancel(far->files, request);
-}
-
-static void
-far_end_list(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    struct far *far = (struct far *)backend;
-
-    far->files->ops->end_list(far->files, request);
-}
-
-static void
-far_destroy(struct yb_object_backend *backend)
-{
-    struct far *far = (struct far *)backend;
-
-    far->files->ops->destroy(far->files);
-    free(far);
+    atomic_fetch_add(&shared->writes, request->verb == YB_OBJECT_PUT);
+    atomic_fetch_add(&shared->reads, request->verb == YB_OBJECT_GET);
 }
 
 struct medium {
@@ -167,13 +72,6 @@ struct medium {
 static enum yb_status
 open_far(void *context, const struct yb_node_tier_ground *ground, struct yb_tier **tier_out)
 {
-    static const struct yb_object_backend_ops ops = {
-        .name = "far",
-        .submit = far_submit,
-        .cancel = far_cancel,
-        .end_list = far_end_list,
-        .destroy = far_destroy,
-    };
     struct medium *medium = context;
     struct yb_object_options options = {
         .loop = ground->loop,
@@ -183,24 +81,25 @@ open_far(void *context, const struct yb_node_tier_ground *ground, struct yb_tier
         .concurrency = REQUESTS,
         .hedge_bytes_max = 1, /* Reads are counted. */
     };
-    struct far *far = calloc(1, sizeof(*far));
+    struct yb_object_far_options far = {.loop = ground->loop,
+                                        .latency_ns = medium->latency_ns,
+                                        .reads_only = true,
+                                        .seen = count,
+                                        .context = medium->shared};
     char why[YB_OBJECT_WHY_BYTES] = "";
-    enum yb_status status = YB_NO_MEMORY;
+    enum yb_status status =
+        yb_object_file_create(medium->folder, ground->loop, medium->pool, &far.behind, why);
 
-    if (far == NULL) {
-        return status;
+    if (status == YB_OK) {
+        status = yb_object_far_create(&far, &options.backend);
+        if (status != YB_OK) {
+            far.behind->ops->destroy(far.behind);
+        }
     }
-    *far = (struct far){.head = {.ops = &ops},
-                        .loop = ground->loop,
-                        .shared = medium->shared,
-                        .latency_ns = medium->latency_ns};
-    status = yb_object_file_create(medium->folder, ground->loop, medium->pool, &far->files, why);
     if (status != YB_OK) {
-        free(far);
         (void)snprintf(ground->why_out, ground->why_bytes, "%s", why);
         return status;
     }
-    options.backend = &far->head;
     status = yb_object_create(&options, tier_out, why);
     if (status != YB_OK) {
         (void)snprintf(ground->why_out, ground->why_bytes, "%s", why);

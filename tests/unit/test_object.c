@@ -485,6 +485,54 @@ test_object__a_folder_that_cannot_be_used_is_refused_with_the_remedy(void **stat
     (void)state;
 }
 
+static void
+say_how_far(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Load a block until that ends in another way than before, or too much time has passed. */
+static enum yb_status
+load_until_not(struct object_ground *ground, enum yb_status before)
+{
+    uint64_t until_ns = yb_clock_now(yb_clock_system()) + 10 * YB_NS_PER_S;
+    enum yb_status status = before;
+
+    while (status == before && yb_clock_now(yb_clock_system()) < until_ns) {
+        status = block_load(ground, 1, 0, 5000);
+    }
+    return status;
+}
+
+static void
+test_object__a_store_that_is_gone_is_back_when_its_file_says_so(void **state)
+{
+    struct object_ground ground;
+    char path[96], url[sizeof(path) * 2];
+
+    ground_init(&ground);
+    (void)snprintf(path, sizeof(path), "%s-far", ground.folder);
+    (void)snprintf(url, sizeof(url), "file:%s?far=%s", ground.folder, path);
+    ground.options.url = url;
+    ground.options.aside_ns = YB_NS_PER_MS;
+    say_how_far(path, "2");
+    ground_start(&ground);
+    assert_int_equal(block_store(&ground, 1, 1, 5000), YB_OK);
+    say_how_far(path, "gone");
+    assert_int_equal(load_until_not(&ground, YB_OK), YB_UNREACHABLE);
+    assert_int_equal(block_store(&ground, 2, 1, 5000), YB_UNREACHABLE);
+    say_how_far(path, "0");
+    assert_int_equal(load_until_not(&ground, YB_UNREACHABLE), YB_OK);
+    assert_int_equal(block_store(&ground, 2, 1, 5000), YB_OK);
+    assert_int_equal(unlink(path), 0);
+    ground_fini(&ground);
+    (void)state;
+}
+
 /* ---- a walk ---------------------------------------------------------------------------------- */
 
 #define WALK_BLOCKS 40u
@@ -705,6 +753,7 @@ main(void)
         cmocka_unit_test(test_object__damaged_bytes_are_corrupt_and_dropped),
         cmocka_unit_test(test_object__an_object_of_a_wrong_length_is_not_claimed),
         cmocka_unit_test(test_object__a_folder_that_cannot_be_used_is_refused_with_the_remedy),
+        cmocka_unit_test(test_object__a_store_that_is_gone_is_back_when_its_file_says_so),
         cmocka_unit_test(test_object__a_walk_agrees_with_a_model),
         cmocka_unit_test(test_object__a_walk_over_packs_agrees_with_the_model),
         cmocka_unit_test(test_object__small_blocks_share_an_object_and_its_requests),

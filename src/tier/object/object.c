@@ -4,12 +4,14 @@
  */
 #include "tier/object/object.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "tier/object/far.h"
 #include "tier/object/object_internal.h"
 
 #define CONCURRENCY_MAX 256u
@@ -408,6 +410,34 @@ make_works(struct object_tier *object)
     return YB_OK;
 }
 
+/* "file:FOLDER", or "file:FOLDER?far=FILE" (far.h). */
+static enum yb_status
+open_folder(struct object_tier *object, const char *place, char why_out[YB_OBJECT_WHY_BYTES])
+{
+    static const char far[] = "?far=";
+    const char *control = strstr(place, far);
+    struct yb_object_far_options options = {.loop = object->loop};
+    char folder[PATH_MAX];
+    enum yb_status status;
+
+    if (control == NULL) {
+        return yb_object_file_create(place, object->loop, object->pool, &object->backend, why_out);
+    }
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(control - place), place);
+    options.control = control + sizeof(far) - 1;
+    status = yb_object_file_create(folder, object->loop, object->pool, &options.behind, why_out);
+    if (status != YB_OK) {
+        return status;
+    }
+    status = yb_object_far_create(&options, &object->backend);
+    if (status != YB_OK) {
+        options.behind->ops->destroy(options.behind);
+        (void)snprintf(why_out, YB_OBJECT_WHY_BYTES, "%.160s: %s", options.control,
+                       yb_status_text(status));
+    }
+    return status;
+}
+
 static enum yb_status
 open_backend(struct object_tier *object, const char *url, char why_out[YB_OBJECT_WHY_BYTES])
 {
@@ -417,8 +447,7 @@ open_backend(struct object_tier *object, const char *url, char why_out[YB_OBJECT
         return YB_OK;
     }
     if (url != NULL && strncmp(url, file, sizeof(file) - 1) == 0 && url[sizeof(file) - 1] != '\0') {
-        return yb_object_file_create(url + sizeof(file) - 1, object->loop, object->pool,
-                                     &object->backend, why_out);
+        return open_folder(object, url + sizeof(file) - 1, why_out);
     }
     if (url != NULL && strncmp(url, "s3://", 5) == 0) {
         return yb_object_s3_create(url, object->loop, object->pool, &object->backend, why_out);
