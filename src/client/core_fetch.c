@@ -88,6 +88,18 @@ stand_ahead(const struct yb_core_work *work, struct yb_core_member *member, uint
     member->ahead_bytes[below_of(tier)] += bytes;
 }
 
+/* Whether the same node has it nearer: there it reads it, whatever the other way would take. */
+static bool
+nearer_there(const uint16_t slots[4], const uint8_t tiers[4], uint32_t index)
+{
+    bool nearer = false;
+
+    for (uint32_t i = 0; i < 4 && slots[i] != 0; i++) {
+        nearer = nearer || (slots[i] == slots[index] && tier_of(tiers[i]) < tier_of(tiers[index]));
+    }
+    return nearer;
+}
+
 /* Say where an item is, and how soon it can be here. */
 static void
 describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
@@ -114,7 +126,8 @@ describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_
             item->here =
                 item->here || (member != NULL && core->choices[member - core->members].local);
         }
-        if (first && (ready < soonest_ns || (ready == soonest_ns && tier < out->tier))) {
+        if (first && !nearer_there(slots, tiers, i) &&
+            (ready < soonest_ns || (ready == soonest_ns && tier < out->tier))) {
             soonest_ns = ready;
             from = member;
             out->tier = tier;
