@@ -116,3 +116,20 @@ yb_engine_orders_judge(const struct yb_engine_orders *orders,
         }
     }
 }
+
+json_t *
+yb_engine_verdicts_json(const struct yb_engine_verdicts *verdicts)
+{
+    static const char *const tiers[] = {"device", "dram", "ssd", "object"};
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < verdicts->count; i++) {
+        const struct yb_engine_verdict *verdict = &verdicts->verdicts[i];
+
+        (void)json_array_append_new(
+            list, json_pack("{s:I, s:s, s:I, s:s}", "id", (json_int_t)verdict->id, "outcome",
+                            verdict->outcome, "took_us", (json_int_t)verdict->took_us,
+                            "source_tier", tiers[verdict->tier]));
+    }
+    return list;
+}

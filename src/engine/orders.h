@@ -56,4 +56,7 @@ void yb_engine_orders_judge(const struct yb_engine_orders *orders,
                             const struct yb_engine_outcome *outcome, uint32_t block_tokens,
                             bool handed, struct yb_engine_verdicts *verdicts_out);
 
+/* As conductors take them; NULL: no memory. */
+json_t *yb_engine_verdicts_json(const struct yb_engine_verdicts *verdicts);
+
 #endif /* YB_ENGINE_ORDERS_H */

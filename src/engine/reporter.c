@@ -293,23 +293,6 @@ report(struct yb_engine_reporter *reporter)
     reporter->known = code == HTTP_OK;
 }
 
-static json_t *
-verdicts_json(const struct yb_engine_verdicts *verdicts)
-{
-    static const char *const tiers[] = {"device", "dram", "ssd", "object"};
-    json_t *list = json_array();
-
-    for (uint32_t i = 0; i < verdicts->count; i++) {
-        const struct yb_engine_verdict *verdict = &verdicts->verdicts[i];
-
-        (void)json_array_append_new(
-            list, json_pack("{s:I, s:s, s:I, s:s}", "id", (json_int_t)verdict->id, "outcome",
-                            verdict->outcome, "took_us", (json_int_t)verdict->took_us,
-                            "source_tier", tiers[verdict->tier]));
-    }
-    return list;
-}
-
 static void
 tell_done(struct yb_engine_reporter *reporter)
 {
@@ -331,7 +314,7 @@ tell_done(struct yb_engine_reporter *reporter)
                              done.first ? "first_token" : "ended", "ttft_us",
                              (json_int_t)done.ttft_us, "total_us", (json_int_t)done.total_us,
                              "output_tokens", (int)done.tokens, "failed", (int)done.failed,
-                             "instructions", verdicts_json(&done.verdicts)));
+                             "instructions", yb_engine_verdicts_json(&done.verdicts)));
     }
 }
 

@@ -281,23 +281,18 @@ end_completion(void *context)
 static json_t *
 outcome_json(const struct yb_engine_outcome *outcome)
 {
-    json_t *tiers = json_object();
     json_int_t first_us = outcome->first_ns > outcome->arrival_ns
                               ? (json_int_t)((outcome->first_ns - outcome->arrival_ns) / 1000)
                               : 0;
-    static const char *const names[] = {"none", "device", "dram", "ssd", "object"};
 
-    for (uint32_t i = 1; i <= YB_CLIENT_TIER_OBJECT; i++) {
-        (void)json_object_set_new(tiers, names[i],
-                                  json_integer((json_int_t)outcome->tier_bytes[i]));
-    }
     return json_pack(
         "{s:i, s:i, s:i, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "device_tokens",
         (int)outcome->device_tokens, "loaded_tokens", (int)outcome->loaded_tokens, "pulled_tokens",
-        (int)outcome->pulled_tokens, "tier_bytes", tiers, "pulled_bytes",
-        (json_int_t)outcome->pulled_bytes, "wrong_bytes", (json_int_t)outcome->wrong_bytes,
-        "queue_us", (json_int_t)((outcome->begun_ns - outcome->arrival_ns) / 1000), "ttft_us",
-        first_us, "predicted_us", (json_int_t)(outcome->predicted_ns / 1000), "load_us",
+        (int)outcome->pulled_tokens, "tier_bytes", yb_engine_show_tiers(outcome->tier_bytes),
+        "pulled_bytes", (json_int_t)outcome->pulled_bytes, "wrong_bytes",
+        (json_int_t)outcome->wrong_bytes, "queue_us",
+        (json_int_t)((outcome->begun_ns - outcome->arrival_ns) / 1000), "ttft_us", first_us,
+        "predicted_us", (json_int_t)(outcome->predicted_ns / 1000), "load_us",
         (json_int_t)(outcome->load_ns / 1000), "stall_us", (json_int_t)(outcome->stall_ns / 1000),
         "compute_us", (json_int_t)(outcome->compute_ns / 1000));
 }
@@ -320,6 +315,20 @@ handover_json(struct completion *completion)
     (void)snprintf(text, sizeof(text), "%" PRIx64, handover.ticket);
     return json_pack("{s:s, s:s, s:I, s:o}", "address", handover.address, "ticket", text,
                      "first_token", (json_int_t)handover.first_token, "addresses", addresses);
+}
+
+/* How the conductor's orders ended that are ours to judge; of a request that failed nobody says. */
+static struct yb_engine_verdicts
+judge(const struct completion *completion, const struct yb_engine_outcome *outcome)
+{
+    struct yb_engine_verdicts verdicts = {.count = 0};
+
+    if (outcome->status == YB_OK) {
+        yb_engine_orders_judge(&completion->orders, outcome,
+                               yb_engine_block_tokens(completion->service->options.engine),
+                               completion->handed, &verdicts);
+    }
+    return verdicts;
 }
 
 /* An answer, or a piece of one: `count` tokens. With the last one, how it ended. */
@@ -345,12 +354,16 @@ piece_json(struct completion *completion, const uint32_t *tokens, uint32_t count
                   ended == NULL ? NULL : (ended->status == YB_OK ? "length" : "error"));
     free(text);
     if (piece != NULL && ended != NULL) {
+        const struct yb_engine_verdicts verdicts = judge(completion, ended);
+        json_t *outcome = outcome_json(ended);
+
         (void)json_object_set_new(piece, "usage",
                                   json_pack("{s:i, s:i, s:i}", "prompt_tokens",
                                             (int)ended->prompt_tokens, "completion_tokens",
                                             (int)ended->answer_tokens, "total_tokens",
                                             (int)(ended->prompt_tokens + ended->answer_tokens)));
-        (void)json_object_set_new(piece, "yuebing", outcome_json(ended));
+        (void)json_object_set_new(outcome, "instructions", yb_engine_verdicts_json(&verdicts));
+        (void)json_object_set_new(piece, "yuebing", outcome);
         if (completion->keep && ended->status == YB_OK) {
             (void)json_object_set_new(piece, "kv_transfer_params", handover_json(completion));
         }
@@ -381,19 +394,12 @@ static void
 tell_ended(struct completion *completion, const struct yb_engine_outcome *outcome)
 {
     const struct yb_engine_service_options *options = &completion->service->options;
-    bool well = outcome->status == YB_OK;
-    struct yb_engine_verdicts verdicts = {.count = 0};
+    const struct yb_engine_verdicts verdicts = judge(completion, outcome);
 
-    if (options->ended == NULL || completion->decision == 0) {
-        return;
+    if (options->ended != NULL && completion->decision != 0) {
+        options->ended(options->context, completion->decision, outcome,
+                       completion->keep && outcome->status == YB_OK, &verdicts);
     }
-    if (well) {
-        yb_engine_orders_judge(&completion->orders, outcome,
-                               yb_engine_block_tokens(options->engine), completion->handed,
-                               &verdicts);
-    }
-    options->ended(options->context, completion->decision, outcome, completion->keep && well,
-                   &verdicts);
 }
 
 /* Read what there is of the answer, and give the request up when its time is over. TIMED_OUT: there

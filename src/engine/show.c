@@ -46,6 +46,18 @@
 /* clang-format on */
 
 json_t *
+yb_engine_show_tiers(const uint64_t numbers[YB_CLIENT_TIER_OBJECT + 1])
+{
+    static const char *const names[] = {"none", "device", "dram", "ssd", "object"};
+    json_t *tiers = json_object();
+
+    for (uint32_t i = 1; i <= YB_CLIENT_TIER_OBJECT; i++) {
+        (void)json_object_set_new(tiers, names[i], json_integer((json_int_t)numbers[i]));
+    }
+    return tiers;
+}
+
+json_t *
 yb_engine_show(const struct yb_engine_info *info, const char *model)
 {
     json_t *value = json_pack("{s:s}", "model", model);
@@ -54,6 +66,9 @@ yb_engine_show(const struct yb_engine_info *info, const char *model)
     (void)json_object_set_new(value, #field, json_integer((json_int_t)info->field));
     NUMBERS(X)
 #undef X
+    (void)json_object_set_new(value, "tier_came_bytes",
+                              yb_engine_show_tiers(info->tier_came_bytes));
+    (void)json_object_set_new(value, "tier_busy_ns", yb_engine_show_tiers(info->tier_busy_ns));
     return value;
 }
 

@@ -13,6 +13,9 @@
 
 #include "engine/engine.h"
 
+/* An object: numbers by tier of the store, without those of none. */
+json_t *yb_engine_show_tiers(const uint64_t numbers[YB_CLIENT_TIER_OBJECT + 1]);
+
 /* An object: each field by its name. */
 json_t *yb_engine_show(const struct yb_engine_info *info, const char *model);
 
