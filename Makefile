@@ -18,8 +18,8 @@ all: $(BUILD)/build.ninja ## build everything: build/yuebing, the libraries, the
 setup: ## install the Debian packages that are missing (tools/packages.txt)
 	@tools/setup.sh full
 
-demo: all ## a store, two programs that share blocks through it, a node that dies
-	@$(BUILD)/yuebing demo
+demo: all ## a workload on whole clusters, and what a pool saves of it; TRACE=file, DEMO=--store
+	@$(BUILD)/yuebing demo $(if $(TRACE),--trace $(TRACE)) $(DEMO)
 
 test: setup-test all ## every suite in its short form; the last line counts
 	@tools/test.sh short $(BUILD)

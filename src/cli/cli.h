@@ -84,7 +84,7 @@ struct yb_cli_command {
     X(config, "config", "", 0, YB_CONFIG_IN_ALL, true,                                         \
       "print every parameter, its value and where it comes from")                              \
     X(demo, "demo", "", 0, YB_CLI_SECTIONS_NET, true,                                          \
-      "show two programs that share blocks through a store, and a node that dies")             \
+      "run a workload on whole clusters, and show what a pool saves of it")                    \
     X(directory, "directory", "", 0, YB_CLI_SECTIONS_SERVE, true,                              \
       "run the directory of a store: who is there, and where each block is")                   \
     X(doctor, "doctor", "", 0, YB_CLI_SECTIONS_NET, true,                                      \

@@ -1,62 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * demo.h -- the processes that `yuebing demo` starts: servers, and the two programs that share
- * blocks.
+ * demo.h -- the stories that `yuebing demo` tells.
  *
- *     demo.c          the story, and the table
- *     demo_process.c  starting and ending processes; what writer and reader do
- *
- * Threads   The calling one; the programs are processes of their own, forked while there is only
- *           one thread.
+ *     demo.c          which one
+ *     demo_live.c     a workload on a cluster: what the pool saves
+ *     demo_store.c    two programs that share blocks, and a node that dies
+ *     demo_cluster.h  the processes of a cluster
+ *     demo_run.h      a workload that is sent to it
+ *     demo_table.c    what came of it, as a table and as JSON
  */
 #ifndef YB_CLI_DEMO_H
 #define YB_CLI_DEMO_H
 
-#include <sys/types.h>
+#include "cli/demo_run.h"
 
-#include "cli/store.h"
-
-#define YB_DEMO_BLOCKS     96u
-#define YB_DEMO_SIZES      3u
-#define YB_DEMO_LINE_BYTES 2048u
-
-/* A process that serves. */
-struct yb_demo_server {
-    pid_t pid;  /* 0: none. */
-    int out_fd; /* What it says; its end means that it has ended. */
+/* What was asked for on the command line. */
+struct yb_demo_wish {
+    const char *trace; /* A file in the published format; NULL: a generated conversation. */
+    uint64_t seconds;  /* That a main column takes. */
+    const char *only;  /* One column; NULL: all. */
+    bool leave;        /* Also on a terminal. */
 };
 
-/* What a program that used the store has found. It comes through a pipe, as it is. */
-struct yb_demo_result {
-    uint64_t blocks;
-    uint64_t there;   /* Of which put, or found and right. */
-    uint64_t missing; /* Of which NOT_FOUND ... */
-    uint64_t failed;  /* ... or anything else. */
-    uint64_t bytes;   /* Put, or compared and right. */
-    uint64_t wrong;   /* Blocks whose bytes were not those that were put. */
-    uint64_t took_ns;
-    char error[160]; /* The first failure. */
+int yb_cli_demo_live(struct yb_cli *cli, const struct yb_demo_wish *wish);
+int yb_cli_demo_store(struct yb_cli *cli);
+
+/* ---- demo_table.c ---------------------------------------------------------------------------- */
+
+/* What the columns have in common. */
+struct yb_demo_header {
+    const char *workload;
+    double time_scale;
+    uint64_t block_bytes; /* In place of ... */
+    uint64_t model_bytes; /* ... these. */
+    uint32_t block_tokens;
+    uint32_t far_ms;
+    uint32_t processors;
 };
 
-/* Of block `index`: even ones have two copies. */
-bool yb_demo_replicated(uint32_t index);
-void yb_demo_key(uint32_t index, char key_out[32]);
+#define YB_DEMO_COLUMNS 7u
 
-/* Start `yuebing WORDS...`; the list ends with NULL, and the first word is the command. It dies
- * with us. False: it could not be started. */
-bool yb_demo_start(const char *const *words, struct yb_demo_server *server_out);
+/* `columns[i]`'s times are compared with those of `columns[beside[i]]`. Of a column that was not
+ * run `asked` is 0. */
+struct yb_demo_report {
+    struct yb_demo_header header;
+    struct yb_demo_column columns[YB_DEMO_COLUMNS];
+    uint32_t beside[YB_DEMO_COLUMNS];
+    double took_s;
+};
 
-/* Read its line that it serves. False: it ended, or did not say so in time. */
-bool yb_demo_ready(const struct yb_demo_server *server, char line_out[YB_DEMO_LINE_BYTES]);
-
-/* Wait for its end. True: exit code 0, in time. */
-bool yb_demo_reap(struct yb_demo_server *server);
-
-/* Be killed, by -9. */
-void yb_demo_kill(struct yb_demo_server *server);
-
-/* Have another process put all blocks (or read and compare them). False: it did not come back. */
-bool yb_demo_program(const struct yb_client_options *options, bool writer,
-                     struct yb_demo_result *result_out);
+bool yb_demo_print(const struct yb_demo_report *report, const struct yb_cli *cli);
+json_t *yb_demo_json(const struct yb_demo_report *report);
 
 #endif /* YB_CLI_DEMO_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/demo.h"
+#include "cli/demo_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/check.h"
 
 #define PROGRAM         "/proc/self/exe"
-#define WORDS_MAX       40u
+#define WORDS_MAX       64u
 #define WAIT_MS         20000
 #define CALL_TIMEOUT_NS (10 * YB_NS_PER_S)
 
@@ -126,6 +126,17 @@ yb_demo_reap(struct yb_demo_server *server)
     (void)close(server->out_fd);
     server->pid = 0;
     return in_time && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+}
+
+void
+yb_demo_pause(uint64_t span_ns)
+{
+    const struct timespec span = {
+        .tv_sec = (time_t)(span_ns / YB_NS_PER_S),
+        .tv_nsec = (long)(span_ns % YB_NS_PER_S),
+    };
+
+    (void)ppoll(NULL, 0, &span, NULL);
 }
 
 void

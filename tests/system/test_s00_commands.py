@@ -83,15 +83,15 @@ def _():
     expect(json.loads(done.out)["answered"] == 0, done.out)
 
 
-@case("the demo verifies every byte, turns the stranger away and cleans up")
+@case("the demo of a store verifies every byte, turns the stranger away and cleans up")
 def _():
     before = set(glob.glob("/tmp/yuebing-demo.*"))
-    done = run("demo", timeout=100)
+    done = run("demo", "--store", timeout=100)
     expect(done.code == 0, done.err)
     last = done.out.splitlines()[-1]
     match = re.fullmatch(r"demo: (\d+) blocks read, (\d+) bytes verified, 0 wrong", last)
     expect(match and int(match[1]) > 200 and int(match[2]) > 1 << 20, last)
-    found = run("demo", "--json", "--tls", "on", timeout=100)
+    found = run("demo", "--store", "--json", "--tls", "on", timeout=100)
     expect(found.code == 0, found.err)
     found = found.json()
     expect(found["wrong"] == 0 and found["stranger"] == "DENIED", str(found))

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/demo_cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define WORDS_MAX    64u
+#define WORD_BYTES   160u
+#define ALL_NS       (30 * YB_NS_PER_S) /* Until the conductor knows everybody. */
+#define LOOK_NS      (20 * YB_NS_PER_MS)
+#define CONNECT_NS   (2 * YB_NS_PER_S)
+#define CALL_NS      (120 * YB_NS_PER_S)
+#define SSD_BYTES    "256m"
+#define RECORDS      "262144"
+#define SWEEPS_MAX   60u
+#define SWEEP_NS     (500 * YB_NS_PER_MS)
+#define ANSWER_BYTES (64u << 20)
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+struct answer {
+    char *text;
+    size_t length;
+    size_t room;
+};
+
+static bool
+take_answer(void *context, const void *bytes, size_t length)
+{
+    struct answer *answer = context;
+
+    if (answer->length + length >= answer->room) {
+        size_t room = (answer->length + length + 1) * 2;
+        char *text = room <= ANSWER_BYTES ? realloc(answer->text, room) : NULL;
+
+        if (text == NULL) {
+            return false;
+        }
+        answer->text = text;
+        answer->room = room;
+    }
+    memcpy(answer->text + answer->length, bytes, length);
+    answer->length += length;
+    return true;
+}
+
+json_t *
+yb_demo_ask(struct yb_curl *curl, const char *address, const char *path, const char *body,
+            long *code_out)
+{
+    static const char *const headers[] = {"Content-Type: application/json"};
+    char url[YB_ADDRESS_TEXT_BYTES + 64];
+    struct answer answer = {.text = NULL};
+    const struct yb_curl_request request = {
+        .method = body != NULL ? "POST" : "GET",
+        .url = url,
+        .headers = headers,
+        .header_count = 1,
+        .body = body,
+        .body_bytes = body != NULL ? strlen(body) : 0,
+        .connect_ns = CONNECT_NS,
+        .timeout_ns = CALL_NS,
+        .take = take_answer,
+        .context = &answer,
+    };
+    json_t *value = NULL;
+    long code = 0;
+
+    (void)snprintf(url, sizeof(url), "http://%s%s", address, path);
+    if (yb_curl_ask(curl, &request, &code, NULL) == YB_OK) {
+        value = json_loadb(answer.text != NULL ? answer.text : "", answer.length, 0, NULL);
+    } else {
+        code = 0;
+    }
+    free(answer.text);
+    if (code_out != NULL) {
+        *code_out = code;
+    }
+    return value;
+}
+
+json_t *
+yb_demo_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+                 long *code_out)
+{
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_t *value = text != NULL ? yb_demo_ask(curl, address, path, text, code_out) : NULL;
+
+    json_decref(body);
+    free(text);
+    return value;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* Words of a command line, which are kept until it was run. */
+struct line {
+    char texts[WORDS_MAX][WORD_BYTES];
+    const char *words[WORDS_MAX + 1];
+    uint32_t count;
+};
+
+static void
+add(struct line *line, const char *word)
+{
+    YB_ASSERT(line->count < WORDS_MAX && strlen(word) < WORD_BYTES);
+    (void)snprintf(line->texts[line->count], WORD_BYTES, "%s", word);
+    line->words[line->count] = line->texts[line->count];
+    line->words[++line->count] = NULL;
+}
+
+static void
+add_two(struct line *line, const char *option, const char *value)
+{
+    add(line, option);
+    add(line, value);
+}
+
+static void
+add_number(struct line *line, const char *option, uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
+    add_two(line, option, text);
+}
+
+static void
+add_path(struct line *line, const char *option, const struct yb_demo_cluster *cluster,
+         const char *name)
+{
+    char path[WORD_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", cluster->folder, name);
+    add_two(line, option, path);
+}
+
+static struct line
+begin(const char *command)
+{
+    struct line line = {.count = 0};
+
+    add(&line, command);
+    add(&line, "--json");
+    add_two(&line, "--log-level", "error");
+    return line;
+}
+
+static void
+keep_text(const json_t *ready, const char *name, char text_out[YB_ADDRESS_TEXT_BYTES])
+{
+    const char *text = json_string_value(json_object_get(ready, name));
+
+    (void)snprintf(text_out, YB_ADDRESS_TEXT_BYTES, "%s", text != NULL ? text : "");
+}
+
+/* Start it; it goes on while it gets ready. */
+static bool
+launch(struct yb_demo_cluster *cluster, struct line *line)
+{
+    struct yb_demo_server *server = &cluster->servers[cluster->server_count];
+
+    YB_ASSERT(cluster->server_count < YB_DEMO_PROCESSES);
+    if (!yb_demo_start(line->words, server)) {
+        (void)snprintf(cluster->why, sizeof(cluster->why), "%.32s did not start", line->words[0]);
+        return false;
+    }
+    cluster->server_count++;
+    return true;
+}
+
+/* Wait for the line that it serves; NULL: it does not. */
+static json_t *
+await_ready(struct yb_demo_cluster *cluster, uint32_t index, const char *what)
+{
+    char text[YB_DEMO_LINE_BYTES];
+    json_t *ready =
+        yb_demo_ready(&cluster->servers[index], text) ? json_loads(text, 0, NULL) : NULL;
+
+    if (ready == NULL) {
+        (void)snprintf(cluster->why, sizeof(cluster->why), "%.32s does not serve", what);
+    }
+    return ready;
+}
+
+static bool
+start_directory(struct yb_demo_cluster *cluster)
+{
+    struct line line = begin("directory");
+    json_t *ready;
+
+    add_two(&line, "--listen", "127.0.0.1:0");
+    add_two(&line, "--http", "127.0.0.1:0");
+    add_two(&line, "--directory-records", RECORDS);
+    if (!launch(cluster, &line)) {
+        return false;
+    }
+    ready = await_ready(cluster, cluster->server_count - 1, "the directory");
+    keep_text(ready, "published", cluster->directory);
+    keep_text(ready, "http", cluster->admin);
+    json_decref(ready);
+    return ready != NULL;
+}
+
+static bool
+launch_node(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape, uint32_t index)
+{
+    struct line line = begin("node");
+    char name[8];
+    char url[WORD_BYTES];
+
+    (void)snprintf(name, sizeof(name), "node%u", index);
+    add_two(&line, "--listen", "127.0.0.1:0");
+    add_two(&line, "--directory", cluster->directory);
+    add_two(&line, "--name", name);
+    add_two(&line, "--memory", shape->node_memory);
+    add_path(&line, "--data-dir", cluster, name);
+    add_two(&line, "--node-ssd-bytes", SSD_BYTES);
+    (void)snprintf(url, sizeof(url), "file:%s/objects?far=%s/far", cluster->folder,
+                   cluster->folder);
+    add_two(&line, "--object-store", url);
+    add_two(&line, "--node-object-layout", "packed");
+    return launch(cluster, &line);
+}
+
+static bool
+start_nodes(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
+{
+    uint32_t first = cluster->server_count;
+
+    for (uint32_t i = 0; i < YB_DEMO_NODES; i++) {
+        if (!launch_node(cluster, shape, i)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < YB_DEMO_NODES; i++) {
+        json_t *ready = await_ready(cluster, first + i, "a node");
+
+        json_decref(ready);
+        if (ready == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
+{
+    struct line line = begin("conductor");
+    json_t *ready;
+
+    add_two(&line, "--http", "127.0.0.1:0");
+    add_two(&line, "--mode", "disaggregated");
+    add_number(&line, "--block-tokens", shape->block_tokens);
+    if (shape->pool) {
+        add_two(&line, "--directory", cluster->directory);
+    } else {
+        add(&line, "--standalone");
+        add_two(&line, "--policy", "cache-local");
+    }
+    if (!launch(cluster, &line)) {
+        return false;
+    }
+    ready = await_ready(cluster, cluster->server_count - 1, "the conductor");
+    keep_text(ready, "http", cluster->conductor);
+    json_decref(ready);
+    return ready != NULL;
+}
+
+static bool
+launch_engine(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape, uint32_t index)
+{
+    struct yb_demo_engine *engine = &cluster->engines[index];
+    struct line line = begin("engine");
+    char text[YB_ADDRESS_TEXT_BYTES + 8];
+    bool prefill = index < YB_DEMO_ENGINES / 2;
+
+    (void)snprintf(engine->name, sizeof(engine->name), "%c%u", prefill ? 'p' : 'd',
+                   prefill ? index : index - YB_DEMO_ENGINES / 2);
+    add_two(&line, "--http-listen", "127.0.0.1:0");
+    add_two(&line, "--name", engine->name);
+    add_two(&line, "--roles", prefill ? "prefill" : "decode");
+    add_two(&line, "--mode", "disaggregated");
+    add_two(&line, "--model", shape->model);
+    (void)snprintf(text, sizeof(text), "%g", shape->time_scale);
+    add_two(&line, "--time-scale", text);
+    add_number(&line, "--block-tokens", shape->block_tokens);
+    add_number(&line, "--block-bytes", shape->block_bytes);
+    add_two(&line, "--parts", "2");
+    add_number(&line, "--pool", shape->pool_blocks);
+    (void)snprintf(text, sizeof(text), "http://%s", cluster->conductor);
+    add_two(&line, "--conductor", text);
+    if (!shape->pool) {
+        add(&line, "--no-store");
+        return launch(cluster, &line);
+    }
+    add_two(&line, "--directory", cluster->directory);
+    (void)snprintf(text, sizeof(text), "node%u", index % YB_DEMO_NODES);
+    add_two(&line, "--node", text);
+    if (!shape->classes) {
+        add(&line, "--one-class");
+    }
+    if (!shape->ahead) {
+        add(&line, "--late-loads");
+    }
+    if (shape->load_rate > 0) {
+        add_number(&line, "--load-rate", shape->load_rate);
+    }
+    return launch(cluster, &line);
+}
+
+static bool
+start_engines(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
+{
+    uint32_t first = cluster->server_count;
+
+    for (uint32_t i = 0; i < YB_DEMO_ENGINES; i++) {
+        if (!launch_engine(cluster, shape, i)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < YB_DEMO_ENGINES; i++) {
+        json_t *ready = await_ready(cluster, first + i, "an engine");
+
+        keep_text(ready, "http", cluster->engines[i].http);
+        json_decref(ready);
+        if (ready == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* How many instances, or nodes, the conductor knows. */
+static bool
+all_known(struct yb_curl *curl, const struct yb_demo_cluster *cluster, bool pool)
+{
+    json_t *told = yb_demo_ask(curl, cluster->conductor, "/v1/conductor", NULL, NULL);
+    json_int_t instances = json_integer_value(json_object_get(told, "instances"));
+    json_int_t nodes = json_integer_value(json_object_get(told, "nodes"));
+
+    json_decref(told);
+    return instances == YB_DEMO_ENGINES && (!pool || nodes >= YB_DEMO_NODES);
+}
+
+static bool
+await_all(struct yb_demo_cluster *cluster, bool pool)
+{
+    const struct yb_clock *clock = yb_clock_system();
+    uint64_t until_ns = yb_clock_now(clock) + ALL_NS;
+    struct yb_curl *curl = NULL;
+    bool known = false;
+
+    if (yb_curl_create(&curl, cluster->why) != YB_OK) {
+        return false;
+    }
+    while (!known && yb_clock_now(clock) < until_ns) {
+        known = all_known(curl, cluster, pool);
+        if (!known) {
+            yb_demo_pause(LOOK_NS);
+        }
+    }
+    if (!known) {
+        (void)snprintf(cluster->why, sizeof(cluster->why),
+                       "the conductor does not know of all engines and nodes");
+    }
+    yb_curl_destroy(&curl);
+    return known;
+}
+
+bool
+yb_demo_cluster_far(const struct yb_demo_cluster *cluster, const char *text)
+{
+    char path[YB_DEMO_FOLDER + 16];
+    FILE *file;
+    bool done;
+
+    (void)snprintf(path, sizeof(path), "%s/far", cluster->folder);
+    file = fopen(path, "we");
+    done = file != NULL && fputs(text, file) >= 0;
+    return (file == NULL || fclose(file) == 0) && done;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static int
+remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    (void)about;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+static bool
+remove_folder(const char *folder)
+{
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT;
+}
+
+/* A process that outlives us, however we end: gigabytes would stay behind otherwise. */
+static void
+be_sweeper(const char *folder, int fd)
+{
+    char byte;
+
+    (void)setsid(); /* Ctrl-C is not for it. */
+    while (read(fd, &byte, 1) < 0 && errno == EINTR) {
+    }
+    for (uint32_t i = 0; i < SWEEPS_MAX && !remove_folder(folder); i++) {
+        yb_demo_pause(SWEEP_NS); /* The servers, which end with us, may still write. */
+    }
+    _exit(0);
+}
+
+static bool
+make_folder(struct yb_demo_cluster *cluster)
+{
+    int ends[2];
+
+    (void)snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/yuebing-demo.XXXXXX");
+    if (mkdtemp(cluster->folder) == NULL) {
+        cluster->folder[0] = '\0';
+        return false;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return false;
+    }
+    cluster->sweeper_fd = ends[1];
+    cluster->sweeper = fork();
+    if (cluster->sweeper == 0) {
+        (void)close(ends[1]);
+        be_sweeper(cluster->folder, ends[0]);
+    }
+    (void)close(ends[0]);
+    return cluster->sweeper > 0;
+}
+
+/* Remove it, and let the sweeper find nothing. */
+static bool
+end_folder(struct yb_demo_cluster *cluster)
+{
+    bool removed = cluster->folder[0] == '\0' || remove_folder(cluster->folder);
+
+    cluster->folder[0] = '\0';
+    if (cluster->sweeper_fd > 0) {
+        (void)close(cluster->sweeper_fd);
+        cluster->sweeper_fd = 0;
+    }
+    while (cluster->sweeper > 0 && waitpid(cluster->sweeper, NULL, 0) < 0 && errno == EINTR) {
+    }
+    cluster->sweeper = 0;
+    return removed;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+bool
+yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
+                      const struct yb_demo_shape *shape)
+{
+    char far[16];
+
+    *cluster = (struct yb_demo_cluster){.cli = cli};
+    (void)snprintf(far, sizeof(far), "%u", shape->far_ms);
+    if (!make_folder(cluster)) {
+        (void)snprintf(cluster->why, sizeof(cluster->why), "no folder in /tmp: %s",
+                       strerror(errno));
+        return false;
+    }
+    if (!yb_demo_cluster_far(cluster, far)) {
+        (void)snprintf(cluster->why, sizeof(cluster->why), "%s cannot be written in: %s",
+                       cluster->folder, strerror(errno));
+        return false;
+    }
+    if (shape->pool && (!start_directory(cluster) || !start_nodes(cluster, shape))) {
+        return false;
+    }
+    return start_conductor(cluster, shape) && start_engines(cluster, shape) &&
+           await_all(cluster, shape->pool);
+}
+
+/* The most memory that a process has had; 0: nobody knows. */
+static uint64_t
+peak_memory(pid_t pid)
+{
+    char line[128];
+    unsigned long kib = 0;
+    FILE *file;
+
+    (void)snprintf(line, sizeof(line), "/proc/%ld/status", (long)pid);
+    file = fopen(line, "re");
+    while (file != NULL && kib == 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "VmHWM: %lu kB", &kib) != 1) {
+            kib = 0;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return (uint64_t)kib * 1024;
+}
+
+bool
+yb_demo_cluster_stop(struct yb_demo_cluster *cluster)
+{
+    bool well = true;
+
+    for (uint32_t i = cluster->server_count; i > 0; i--) {
+        struct yb_demo_server *server = &cluster->servers[i - 1];
+
+        if (server->pid > 0) {
+            cluster->memory_bytes += peak_memory(server->pid);
+            (void)kill(server->pid, SIGTERM);
+            well = yb_demo_reap(server) && well;
+        }
+    }
+    cluster->server_count = 0;
+    well = end_folder(cluster) && well;
+    return well;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * demo_cluster.h -- a whole cluster on this machine, as processes of this program.
+ *
+ *     directory, conductor, 3 nodes (memory, disk, a folder of objects that is far away),
+ *     2 engines for prefill, 2 for decode
+ *
+ * All listen on ports of their own on loopback; the folders are below one that goes with the
+ * cluster.
+ *
+ * Threads   The calling one, which forks: start it before there are others, and stop it after.
+ * Memory    The caller's; strings of the shape are borrowed for the start.
+ */
+#ifndef YB_CLI_DEMO_CLUSTER_H
+#define YB_CLI_DEMO_CLUSTER_H
+
+#include "cli/demo_process.h"
+#include "net/curl.h"
+
+#define YB_DEMO_NODES     3u
+#define YB_DEMO_ENGINES   4u /* The first half is for prefill. */
+#define YB_DEMO_PROCESSES (2u + YB_DEMO_NODES + YB_DEMO_ENGINES)
+#define YB_DEMO_FOLDER    40u
+
+/* What a cluster is like. */
+struct yb_demo_shape {
+    bool pool;    /* Engines share blocks in the nodes; or each has its own memory alone. */
+    bool classes; /* Stores are of another class than loads. */
+    bool ahead;   /* Blocks are loaded ahead. */
+    uint64_t
+        load_rate; /* Bytes per second of an engine's link to the store; 0: as fast as it is. */
+    const char *model;
+    double time_scale;
+    uint32_t block_tokens;
+    uint64_t block_bytes;
+    uint32_t pool_blocks; /* Of an engine's own memory. */
+    const char *node_memory;
+    uint32_t far_ms; /* How far the object store is away. */
+};
+
+struct yb_demo_engine {
+    char name[8];
+    char http[YB_ADDRESS_TEXT_BYTES];
+};
+
+struct yb_demo_cluster {
+    const struct yb_cli *cli;
+    char folder[YB_DEMO_FOLDER];
+    struct yb_demo_server servers[YB_DEMO_PROCESSES]; /* In the order in which they started. */
+    uint32_t server_count;
+    char directory[YB_ADDRESS_TEXT_BYTES];
+    char conductor[YB_ADDRESS_TEXT_BYTES]; /* Its HTTP. */
+    char admin[YB_ADDRESS_TEXT_BYTES];     /* The directory's. */
+    struct yb_demo_engine engines[YB_DEMO_ENGINES];
+    pid_t sweeper; /* Removes the folder when nobody else can; its pipe's end tells it so. */
+    int sweeper_fd;
+    uint64_t memory_bytes; /* The most that its processes had together, when it has stopped. */
+    char why[YB_CURL_ERROR_BYTES]; /* What went wrong. */
+};
+
+/* Start one, and wait until the conductor knows all of it. False: `why` says what did not; stop it
+ * all the same. */
+bool yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
+                           const struct yb_demo_shape *shape);
+
+/* Stop all of it and remove its folder. False: one did not end well. */
+bool yb_demo_cluster_stop(struct yb_demo_cluster *cluster);
+
+/* Write how far away the object store is from now on: milliseconds, or "gone". */
+bool yb_demo_cluster_far(const struct yb_demo_cluster *cluster, const char *text);
+
+/* ---- asking one of them ---------------------------------------------------------------------- */
+
+/* Ask over HTTP, with `body` (NULL: GET) as JSON. Returns what was answered, the caller's; NULL: no
+ * answer, or none that is JSON. *code_out (may be NULL): the status, 0: there was no answer. */
+json_t *yb_demo_ask(struct yb_curl *curl, const char *address, const char *path, const char *body,
+                    long *code_out);
+
+/* The same for a value, which is consumed. */
+json_t *yb_demo_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+                         long *code_out);
+
+#endif /* YB_CLI_DEMO_CLUSTER_H */

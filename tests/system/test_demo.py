@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`yuebing demo` in short: whole clusters of real processes, each byte compared."""
+import glob
+import os
+import subprocess
+
+from yuebing import DEADLINE_S, PROGRAM, case, environment, expect, main, run, until
+
+LONG_S = 60 + 6 * DEADLINE_S
+
+
+def folders():
+    return set(glob.glob("/tmp/yuebing-demo.*"))
+
+
+def told(*words):
+    """One column, as JSON: what must hold of every run is looked at here."""
+    before = folders()
+    done = run("demo", "--json", *words, timeout=LONG_S)
+    expect(done.code == 0, f"{done.code}: {done.err}")
+    expect(done.out.count("\n") == 1, "it is one line")
+    found = done.json()
+    expect(found["wrong_bytes"] == 0 and found["verified_bytes"] > 0, f"{found}")
+    for column in found["columns"]:
+        expect(column["asked"] == column["answered"] > 0, f"{column}")
+        expect(column["instructions_issued"] == column["instructions_terminal"] > 0, f"{column}")
+        expect(column["instructions_open"] == 0 and column["wrong_bytes"] == 0, f"{column}")
+    expect(folders() <= before, "a folder was left behind")
+    return found["columns"]
+
+
+@case("a workload on a pool: each request answered, each instruction ended, no byte wrong")
+def _():
+    column, = told("--only", "pool", "--seconds", "3")
+    expect(column["stored_bytes"] > 0 and column["pulled_bytes"] > 0, f"{column}")
+    expect(column["verified_bytes"] >= column["pulled_bytes"], f"{column}")
+    expect(column["store_failures"] == column["load_failures"] == 0, f"{column}")
+
+
+@case("a column that is none, and a trace that is none, are refused in words")
+def _():
+    done = run("demo", "--only", "nothing", "--seconds", "1", timeout=LONG_S)
+    expect(done.code == 1 and "no such column" in done.err, done.err)
+    done = run("demo", "--trace", "/nonexistent", timeout=LONG_S)
+    expect(done.code == 1 and "/nonexistent" in done.err, done.err)
+
+
+@case("killed in the middle, it leaves neither processes nor a folder behind")
+def _():
+    before = folders()
+    demo = subprocess.Popen([PROGRAM, "demo", "--only", "pool", "--seconds", "600"],
+                            env=environment(), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        expect("yuebing demo" in demo.stdout.readline(), "the first line")
+        made = until(lambda: folders() - before, "its folder is there", LONG_S)
+        until(lambda: os.path.exists(made.copy().pop() + "/node2"), "its nodes are", LONG_S)
+    finally:
+        demo.kill()
+        demo.wait()
+    until(lambda: not folders() & made, "its folder is gone", LONG_S)
+    # All its processes have a copy of what it wrote to: this ends when the last one has.
+    expect(demo.stdout.read() is not None, "its processes have ended")
+    demo.stdout.close()
+
+
+if __name__ == "__main__":
+    main()
