@@ -38,6 +38,23 @@ yb_conductor_order_create(uint32_t count)
     return order;
 }
 
+struct yb_conductor_moved
+yb_conductor_order_cancelled(const struct yb_conductor_order *order)
+{
+    struct yb_conductor_moved moved = {
+        .id = order->id,
+        .outcome = YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED,
+        .kind = order->kind,
+        .reason = order->reason,
+        .decided_ns = order->decided_ns,
+        .finished_ns = order->decided_ns,
+        .deadline_ns = order->deadline_ns,
+    };
+
+    memcpy(moved.to, order->to, sizeof(moved.to));
+    return moved;
+}
+
 /* ---- how an order ends ----------------------------------------------------------------------- */
 
 static uint8_t
@@ -113,19 +130,13 @@ static void
 finish(struct yb_conductor_mover *mover, struct yb_mover_order *of)
 {
     struct yb_mover_order **link = &mover->first;
-    const struct yb_conductor_moved moved = {
-        .id = of->order->id,
-        .outcome = outcome_of(of),
-        .source_tier = tier_of(of),
-        .kind = of->order->kind,
-        .reason = of->order->reason,
-        .decided_ns = of->order->decided_ns,
-        .started_ns = of->started_ns,
-        .finished_ns = of->finished_ns,
-        .deadline_ns = of->order->deadline_ns,
-        .bytes = of->bytes,
-    };
+    struct yb_conductor_moved moved = yb_conductor_order_cancelled(of->order);
 
+    moved.outcome = outcome_of(of);
+    moved.source_tier = tier_of(of);
+    moved.started_ns = of->started_ns;
+    moved.finished_ns = of->finished_ns;
+    moved.bytes = of->bytes;
     while (*link != of) {
         link = &(*link)->next;
     }

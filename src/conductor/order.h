@@ -47,7 +47,11 @@ struct yb_conductor_moved {
     uint64_t finished_ns;
     uint64_t deadline_ns;
     uint64_t bytes;
+    char to[YB_CONDUCTOR_ORDER_NAME_BYTES];
 };
+
+/* Return how an order that was not begun ended: CANCELLED. */
+struct yb_conductor_moved yb_conductor_order_cancelled(const struct yb_conductor_order *order);
 
 /* Return a zeroed order with room for `count` keys; NULL: no memory. */
 struct yb_conductor_order *yb_conductor_order_create(uint32_t count);

@@ -555,8 +555,20 @@ audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
                         (json_int_t)info.requests, "outcomes", outcomes));
 }
 
+/* When something was, for people: milliseconds of the wall clock; 0: never. */
+static json_int_t
+wall_ms(const struct yb_clock *clock, uint64_t at_ns)
+{
+    const uint64_t now_ns = yb_clock_now(clock);
+
+    return at_ns == 0
+               ? 0
+               : (json_int_t)((yb_clock_wall(clock) - (now_ns > at_ns ? now_ns - at_ns : 0)) /
+                              YB_NS_PER_MS);
+}
+
 static json_t *
-moved_json(const struct yb_conductor_moved *moved, uint64_t now_ns)
+moved_json(const struct yb_clock *clock, const struct yb_conductor_moved *moved, uint64_t number)
 {
     const uint64_t from_ns = moved->decided_ns;
     const uint64_t begun_ns = moved->started_ns > from_ns ? moved->started_ns - from_ns : 0;
@@ -564,32 +576,36 @@ moved_json(const struct yb_conductor_moved *moved, uint64_t now_ns)
     const uint64_t wanted_ns = moved->deadline_ns > from_ns ? moved->deadline_ns - from_ns : 0;
 
     return json_pack(
-        "{s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "id", (json_int_t)moved->id, "kind",
-        yb_form_kinds[moved->kind], "reason", yb_form_why[moved->reason], "outcome",
-        yb_form_outcomes[moved->outcome], "source_tier", yb_form_tiers[moved->source_tier],
-        "decided_ms_ago", (json_int_t)((now_ns - from_ns) / YB_NS_PER_MS), "started_us",
-        (json_int_t)(begun_ns / YB_NS_PER_US), "finished_us", (json_int_t)(ended_ns / YB_NS_PER_US),
-        "deadline_us", (json_int_t)(wanted_ns / YB_NS_PER_US), "bytes", (json_int_t)moved->bytes);
+        "{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number",
+        (json_int_t)number, "id", (json_int_t)moved->id, "kind", yb_form_kinds[moved->kind],
+        "reason", yb_form_why[moved->reason], "outcome", yb_form_outcomes[moved->outcome], "tier",
+        yb_form_tiers[moved->source_tier], "to", moved->to, "decided_ms", wall_ms(clock, from_ns),
+        "started_ms", wall_ms(clock, moved->started_ns), "ended_ms",
+        wall_ms(clock, moved->finished_ns), "started_us", (json_int_t)(begun_ns / YB_NS_PER_US),
+        "finished_us", (json_int_t)(ended_ns / YB_NS_PER_US), "deadline_us",
+        (json_int_t)(wanted_ns / YB_NS_PER_US), "bytes", (json_int_t)moved->bytes);
 }
 
 static void
 instructions(struct yb_conductor_service *service, const struct yb_http_asked *asked,
              struct yb_http_told *told)
 {
-    const uint64_t now_ns = yb_clock_now(service->options.clock);
     struct yb_conductor_moved *moved = calloc(YB_CONDUCTOR_SHOWN, sizeof(*moved));
+    const char *after = yb_http_argument(asked, "after");
     json_t *rows = json_array();
+    uint64_t last = 0;
     uint32_t count = 0;
 
-    (void)asked;
     if (moved != NULL) {
-        count = yb_conductor_service_ended(service, YB_CONDUCTOR_SHOWN, moved);
+        count = yb_conductor_service_ended(service, after != NULL ? strtoull(after, NULL, 10) : 0,
+                                           moved, &last);
     }
     for (uint32_t i = 0; i < count; i++) {
-        (void)json_array_append_new(rows, moved_json(&moved[i], now_ns));
+        (void)json_array_append_new(
+            rows, moved_json(service->options.clock, &moved[i], last - count + i + 1));
     }
     free(moved);
-    tell_json(told, 200, json_pack("{s:o}", "instructions", rows));
+    tell_json(told, 200, json_pack("{s:I, s:o}", "last", (json_int_t)last, "instructions", rows));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -66,8 +66,10 @@ void yb_conductor_service_order_move(struct yb_conductor_service *service,
 /* The conductor's `order`: heat. With the lock held. */
 bool yb_conductor_service_on_order(void *service, struct yb_conductor_order *order);
 
-/* Copy the `count` newest instructions that ended, the newest first. Returns how many. */
-uint32_t yb_conductor_service_ended(struct yb_conductor_service *service, uint32_t count,
-                                    struct yb_conductor_moved *moved_out);
+/* Copy the instructions that ended after number `after` (0: all that are remembered; more than
+ * there were: another process's), the oldest first, at most YB_CONDUCTOR_SHOWN. Returns how many;
+ * the last one's number is *last_out. */
+uint32_t yb_conductor_service_ended(struct yb_conductor_service *service, uint64_t after,
+                                    struct yb_conductor_moved *moved_out, uint64_t *last_out);
 
 #endif /* YB_CONDUCTOR_SERVICE_INTERNAL_H */

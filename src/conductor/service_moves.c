@@ -15,15 +15,7 @@
 static void
 hand_on(struct yb_conductor_service *service, struct yb_conductor_order *order)
 {
-    const struct yb_conductor_moved cancelled = {
-        .id = order->id,
-        .outcome = YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED,
-        .kind = order->kind,
-        .reason = order->reason,
-        .decided_ns = order->decided_ns,
-        .finished_ns = order->decided_ns,
-        .deadline_ns = order->deadline_ns,
-    };
+    const struct yb_conductor_moved cancelled = yb_conductor_order_cancelled(order);
 
     if (service->options.order == NULL ||
         !service->options.order(service->options.order_owner, order)) {
@@ -192,16 +184,19 @@ yb_conductor_service_moved(struct yb_conductor_service *service,
 }
 
 uint32_t
-yb_conductor_service_ended(struct yb_conductor_service *service, uint32_t count,
-                           struct yb_conductor_moved *moved_out)
+yb_conductor_service_ended(struct yb_conductor_service *service, uint64_t after,
+                           struct yb_conductor_moved *moved_out, uint64_t *last_out)
 {
     uint32_t taken = 0;
+    uint64_t first;
 
     yb_lock_acquire(&service->lock);
-    while (taken < count && taken < YB_CONDUCTOR_SHOWN && taken < service->shown_ever) {
-        moved_out[taken] = service->shown[(service->shown_ever - 1 - taken) % YB_CONDUCTOR_SHOWN];
-        taken++;
+    first = service->shown_ever > YB_CONDUCTOR_SHOWN ? service->shown_ever - YB_CONDUCTOR_SHOWN : 0;
+    first = after > first && after <= service->shown_ever ? after : first;
+    for (uint64_t at = first; at < service->shown_ever; at++) {
+        moved_out[taken++] = service->shown[at % YB_CONDUCTOR_SHOWN];
     }
+    *last_out = service->shown_ever;
     yb_lock_release(&service->lock);
     return taken;
 }

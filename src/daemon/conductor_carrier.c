@@ -83,15 +83,7 @@ on_moved(void *owner, const struct yb_conductor_moved *moved)
 static void
 refuse(struct yb_conductor_carrier *carrier, struct yb_conductor_order *order)
 {
-    const struct yb_conductor_moved moved = {
-        .id = order->id,
-        .outcome = YB_WIRE_CONDUCTOR_OUTCOME_CANCELLED,
-        .kind = order->kind,
-        .reason = order->reason,
-        .decided_ns = order->decided_ns,
-        .finished_ns = order->decided_ns,
-        .deadline_ns = order->deadline_ns,
-    };
+    const struct yb_conductor_moved moved = yb_conductor_order_cancelled(order);
 
     free(order);
     on_moved(carrier, &moved);

@@ -684,6 +684,34 @@ open_watch(struct yb_engine_service *service)
     return yb_watch_create(&options, &service->watch);
 }
 
+static struct yb_http_told
+models(const struct yb_engine_service *service)
+{
+    return tell(200, json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
+                               service->options.model, "object", "model", "owned_by", "yuebing"));
+}
+
+/* What is only looked at. */
+static bool
+look(struct yb_engine_service *service, const struct yb_http_asked *asked,
+     struct yb_http_told *told_out)
+{
+    bool models_wanted = strcmp(asked->path, "/v1/models") == 0;
+    bool numbers_wanted = strcmp(asked->path, "/v1/engine") == 0;
+
+    if (!models_wanted && !numbers_wanted && strcmp(asked->path, "/metrics") != 0) {
+        return false;
+    }
+    if (strcmp(asked->method, "GET") != 0 && strcmp(asked->method, "HEAD") != 0) {
+        *told_out = refuse(405, "invalid_request_error", "this path takes GET");
+    } else {
+        *told_out = models_wanted    ? models(service)
+                    : numbers_wanted ? numbers(service)
+                                     : metrics(service);
+    }
+    return true;
+}
+
 static bool
 other(void *context, const struct yb_http_asked *asked, struct yb_http_told *told_out)
 {
@@ -695,18 +723,9 @@ other(void *context, const struct yb_http_asked *asked, struct yb_http_told *tol
     }
     if (strcmp(asked->path, "/v1/completions") == 0) {
         *told_out = completions(service, asked);
-    } else if (strcmp(asked->path, "/v1/models") == 0) {
-        *told_out =
-            tell(200, json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
-                                service->options.model, "object", "model", "owned_by", "yuebing"));
-    } else if (strcmp(asked->path, "/v1/engine") == 0) {
-        *told_out = numbers(service);
-    } else if (strcmp(asked->path, "/metrics") == 0) {
-        *told_out = metrics(service);
-    } else {
-        return false;
+        return true;
     }
-    return true;
+    return look(service, asked, told_out);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

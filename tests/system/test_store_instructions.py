@@ -112,7 +112,7 @@ def _():
             outcomes = closed(server)
             expect(outcomes["in_time"] + outcomes["late"] == 1, f"{outcomes}")
             record = records(server)[mine[0]["id"]]
-            expect(record["source_tier"] == "ssd" and record["bytes"] == 20 * 50000 and
+            expect(record["tier"] == "ssd" and record["bytes"] == 20 * 50000 and
                    record["finished_us"] >= record["started_us"] > 0, f"{record}")
             known(server, 100, 119, "dram", 20)
             expect(store.metric("yuebing_node_instructed_total", outcome="moved") == 20, "counted")
@@ -139,7 +139,7 @@ def _():
         to = "n1" if source == "n0" else "n0"
         record = moved(server, 100, 149, to, kind="replicate", **{"class": "background"})
         expect(record["outcome"] == "in_time" and record["kind"] == "replicate" and
-               record["bytes"] == 50 * 9000 and record["source_tier"] == "dram", f"{record}")
+               record["bytes"] == 50 * 9000 and record["tier"] == "dram", f"{record}")
         until(lambda: holds(server, 100, 149) == {source, to}, "there are copies", PATIENCE_S)
         expect(moved(server, 100, 149, to)["outcome"] == "already_there", "again")
         record = moved(server, 150, 199, to, kind="migrate")
