@@ -18,7 +18,7 @@ SERVERS = {
                             command="engine"),
     "admin": lambda: Serve("--http", "127.0.0.1:0", "--memory", "8m", command="serve"),
 }
-# What has no description for programs: path, method, and a member of each type, where there are any.
+# What has no description for programs: path, method, and what types a member may have, if any.
 ENGINE = {("/v1/completions", "POST"): {
     "prompt": ["array", "string"], "max_tokens": ["integer"], "stream": ["boolean"],
     "reuse_tokens": ["integer"], "class": ["integer"], "decision": ["integer"],
