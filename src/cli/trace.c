@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `yuebing trace gen`: a request trace like a published one. `yuebing trace show`: what a trace is
- * like.
+ * like. What is asked of running processes is in trace_audit.c and trace_request.c.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,10 @@
 
 const struct yb_cli_option yb_cli_trace_options[] = {
     {"audit", NULL, "whether all instructions of a conductor have ended, instead"},
-    {"at", "ADDRESS", "audit: its port (127.0.0.1:14780)"},
+    {"slowest", "N", "the requests that took longest, instead"},
+    {"at", "ADDRESS,...",
+     "ports of processes to ask (127.0.0.1:14780); a conductor's engines, too"},
+    {"perfetto", "FILE", "write the request's spans there, for ui.perfetto.dev"},
     {"like", "KIND", "gen: conversation, toolagent or synthetic (conversation)"},
     {"requests", "N", "gen: how many (12031)"},
     YB_CLI_TRACE_OPTIONS,
@@ -123,6 +126,12 @@ yb_cli_trace(struct yb_cli *cli, int argc, char **argv)
 
     if (argc == 0 && yb_cli_option(cli, "audit") != NULL) {
         return yb_cli_trace_audit(cli);
+    }
+    if (argc == 0 && yb_cli_option(cli, "slowest") != NULL) {
+        return yb_cli_trace_slowest(cli);
+    }
+    if (argc == 1 && strcmp(argv[0], "gen") != 0 && strcmp(argv[0], "show") != 0) {
+        return yb_cli_trace_request(cli, argv[0]);
     }
     if (argc == 1 && strcmp(argv[0], "gen") == 0) {
         code = generate(cli, &trace);

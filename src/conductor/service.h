@@ -25,13 +25,14 @@
  *   V4  Each instruction that nodes carry out is handed to `order` once, or ends CANCELLED.
  *
  * Threads   Any, from begin to destroy; `pulse` one.
- * Memory    Options are copied, but for clock, stats and log, which are borrowed for its life.
+ * Memory    Options are copied, but for clock, stats, spans and log, which are borrowed.
  */
 #ifndef YB_CONDUCTOR_SERVICE_H
 #define YB_CONDUCTOR_SERVICE_H
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/span.h"
 #include "base/stats.h"
 #include "conductor/conductor.h"
 #include "observe/http.h"
@@ -53,8 +54,9 @@ struct yb_conductor_service_options {
     const char *log_file; /* NULL or "": no log of decisions. */
     uint64_t log_bytes;   /* Its bound. */
     const struct yb_clock *clock;
-    struct yb_stats *stats; /* May be NULL. */
-    struct yb_log *log;     /* May be NULL. */
+    struct yb_stats *stats;     /* May be NULL. */
+    struct yb_span_ring *spans; /* One for each decision; may be NULL. */
+    struct yb_log *log;         /* May be NULL. */
 };
 
 /* On OK the caller owns *service_out. Fails as yb_conductor_create() does, which tries the options,

@@ -11,6 +11,7 @@
 #include "base/span.h"
 #include "conductor/forms.h"
 #include "conductor/service_internal.h"
+#include "net/net.h"
 
 #define JSON_TYPE "application/json"
 
@@ -220,16 +221,49 @@ decision_json(const struct yb_conductor_answer *answer)
         "instructions", instructions);
 }
 
+/* A decision is a span of the caller's trace, or begins one: `caused_out` is for what follows. */
 static void
-tell_decision(const struct yb_conductor_answer *answer, bool binary, struct yb_http_told *told)
+trace_decision(const struct yb_conductor_service *service,
+               const struct yb_wire_conductor_schedule *question,
+               const struct yb_conductor_answer *answer, uint64_t begun_ns,
+               struct yb_trace_context *caused_out)
 {
+    const struct yb_clock *clock = service->options.clock;
+    const uint64_t now_ns = yb_clock_now(clock);
+    const struct yb_span span = {
+        .kind = YB_SPAN_KIND_DECIDE,
+        .trace = yb_id_is_none(question->trace) ? yb_trace_new_id(yb_net_random_system, NULL)
+                                                : question->trace,
+        .span = yb_span_new_id(yb_net_random_system, NULL),
+        .parent = question->parent,
+        .start_ns = begun_ns,
+        .end_ns = now_ns,
+        .wall_ns = yb_clock_wall(clock) - (now_ns - begun_ns),
+        .number = answer->wire.decision,
+        .work_class = question->class < YB_CLASS_COUNT ? question->class : 0,
+        .outcome = answer->wire.accepted ? YB_OK : YB_AGAIN,
+    };
+
+    yb_span_write(service->options.spans, &span);
+    *caused_out = (struct yb_trace_context){span.trace, span.span, true};
+}
+
+static void
+tell_decision(const struct yb_conductor_answer *answer, const struct yb_trace_context *caused,
+              bool binary, struct yb_http_told *told)
+{
+    char traceparent[YB_TRACEPARENT_LENGTH + 1];
+    json_t *value;
     size_t length = 0;
 
     if (!answer->wire.accepted) {
         told->retry_after_s = (answer->wire.retry_after_ms + 999) / 1000;
     }
     if (!binary) {
-        tell_json(told, answer->wire.accepted ? 200 : 429, decision_json(answer));
+        yb_traceparent_format(caused, traceparent);
+        value = decision_json(answer);
+        (void)json_object_set_new(value, "traceparent", json_string(traceparent));
+        tell_json(told, answer->wire.accepted ? 200 : 429, value);
         return;
     }
     told->code = answer->wire.accepted ? 200 : 429;
@@ -277,7 +311,9 @@ schedule(struct yb_conductor_service *service, const struct yb_http_asked *asked
     struct yb_conductor_prompt prompt;
     struct yb_conductor_answer answer;
     struct read read;
+    struct yb_trace_context caused;
     char why[YB_CONDUCTOR_WHY_BYTES];
+    const uint64_t begun_ns = yb_clock_now(service->options.clock);
     uint64_t now_ns;
     enum yb_status status;
 
@@ -293,7 +329,8 @@ schedule(struct yb_conductor_service *service, const struct yb_http_asked *asked
     yb_conductor_prompt_fini(&prompt);
     read_end(&read);
     if (status == YB_OK) {
-        tell_decision(&answer, is_binary(asked), told);
+        trace_decision(service, &question, &answer, begun_ns, &caused);
+        tell_decision(&answer, &caused, is_binary(asked), told);
     } else {
         tell_status(told, status, why);
     }

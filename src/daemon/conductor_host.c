@@ -416,6 +416,7 @@ options_of(const struct yb_process *process)
         .log_bytes = config->conductor_log_bytes,
         .clock = process->clock,
         .stats = process->stats,
+        .spans = process->spans,
         .log = process->log,
     };
 

@@ -25,6 +25,7 @@
 #include "base/lock.h"
 #include "engine/engine.h"
 #include "engine/kv_pool.h"
+#include "engine/orders.h"
 #include "engine/plan.h"
 
 #define YB_ENGINE_MAGIC         0x656e676eu
@@ -255,6 +256,10 @@ void yb_engine_trace(const struct yb_engine *engine, struct yb_span span);
 void yb_engine_trace_request(const struct yb_engine_request *request);
 void yb_engine_trace_load(const struct yb_engine_request *request, enum yb_span_kind kind,
                           enum yb_status status);
+
+/* So ended what a conductor ordered for a request that has ended itself, at `decided_ns`. */
+void yb_engine_trace_verdicts(const struct yb_engine_request *request, uint64_t decided_ns,
+                              const struct yb_engine_verdicts *verdicts);
 
 /* ---- jobs.c ---- */
 

@@ -50,6 +50,7 @@ bool
 yb_engine_orders_read(const json_t *list, uint64_t decided_ns, struct yb_engine_orders *orders_out)
 {
     orders_out->count = 0;
+    orders_out->decided_ns = decided_ns;
     if (!json_is_array(list) || json_array_size(list) > YB_SCHED_INSTRUCTIONS_MAX) {
         return false;
     }
@@ -76,10 +77,22 @@ farthest_tier(const struct yb_engine_outcome *outcome)
     return outcome->tier_bytes[YB_CLIENT_TIER_DRAM] > 0 ? YB_SCHED_TIER_DRAM : YB_SCHED_TIER_DEVICE;
 }
 
+static const struct {
+    const char *word;
+    enum yb_status status;
+} endings[] = {
+    {"in_time", YB_OK},
+    {"late", YB_TIMED_OUT},
+    {"already_there", YB_EXISTS},
+    {"source_gone", YB_NOT_FOUND},
+    {"failed", YB_IO},
+};
+enum ending { IN_TIME, LATE, ALREADY_THERE, SOURCE_GONE, FAILED };
+
 /* How one ended whose blocks came, or did not. */
-static const char *
-outcome_of(const struct yb_engine_order *order, const struct yb_engine_outcome *outcome,
-           uint32_t block_tokens)
+static enum ending
+ending_of(const struct yb_engine_order *order, const struct yb_engine_outcome *outcome,
+          uint32_t block_tokens)
 {
     bool stream = order->kind == YB_SCHED_KIND_STREAM;
     /* Of a stream the last block may be there in part. */
@@ -88,12 +101,12 @@ outcome_of(const struct yb_engine_order *order, const struct yb_engine_outcome *
     uint64_t moved = stream ? outcome->pulled_tokens : outcome->loaded_tokens;
 
     if (wanted <= outcome->device_tokens) {
-        return "already_there";
+        return ALREADY_THERE;
     }
     if (wanted > outcome->device_tokens + moved) {
-        return outcome->load_failures > 0 ? "failed" : "source_gone";
+        return outcome->load_failures > 0 ? FAILED : SOURCE_GONE;
     }
-    return outcome->arrived_ns <= order->deadline_ns ? "in_time" : "late";
+    return outcome->arrived_ns <= order->deadline_ns ? IN_TIME : LATE;
 }
 
 void
@@ -107,9 +120,12 @@ yb_engine_orders_judge(const struct yb_engine_orders *orders,
         const struct yb_engine_order *order = &orders->orders[i];
 
         if ((order->kind == YB_SCHED_KIND_STREAM) == handed) {
+            const enum ending ending = ending_of(order, outcome, block_tokens);
+
             verdicts_out->verdicts[verdicts_out->count++] = (struct yb_engine_verdict){
                 .id = order->id,
-                .outcome = outcome_of(order, outcome, block_tokens),
+                .outcome = endings[ending].word,
+                .status = endings[ending].status,
                 .took_us = outcome->load_ns / YB_NS_PER_US,
                 .tier = farthest_tier(outcome),
             };

@@ -31,11 +31,13 @@ struct yb_engine_order {
 struct yb_engine_orders {
     struct yb_engine_order orders[YB_SCHED_INSTRUCTIONS_MAX];
     uint32_t count;
+    uint64_t decided_ns;
 };
 
 struct yb_engine_verdict {
     uint64_t id;
-    const char *outcome; /* As conductors call it: "in_time", "late", ... */
+    const char *outcome;   /* As conductors call it: "in_time", "late", ... */
+    enum yb_status status; /* The same, in the word for it that spans have. */
     uint64_t took_us;
     uint32_t tier; /* enum yb_sched_tier: the farthest one that bytes came from. */
 };

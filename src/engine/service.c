@@ -396,6 +396,7 @@ tell_ended(struct completion *completion, const struct yb_engine_outcome *outcom
     const struct yb_engine_service_options *options = &completion->service->options;
     const struct yb_engine_verdicts verdicts = judge(completion, outcome);
 
+    yb_engine_trace_verdicts(completion->request, completion->orders.decided_ns, &verdicts);
     if (options->ended != NULL && completion->decision != 0) {
         options->ended(options->context, completion->decision, outcome,
                        completion->keep && outcome->status == YB_OK, &verdicts);

@@ -96,3 +96,26 @@ yb_engine_trace_load(const struct yb_engine_request *request, enum yb_span_kind 
     span.outcome = status;
     yb_engine_trace(request->engine, span);
 }
+
+void
+yb_engine_trace_verdicts(const struct yb_engine_request *request, uint64_t decided_ns,
+                         const struct yb_engine_verdicts *verdicts)
+{
+    const struct yb_engine_outcome *outcome = &request->outcome;
+
+    for (uint32_t i = 0; i < verdicts->count; i++) {
+        const struct yb_engine_verdict *verdict = &verdicts->verdicts[i];
+        struct yb_span span = span_of(request, YB_SPAN_KIND_INSTRUCTION);
+
+        span.span = yb_engine_new_span();
+        span.parent = request->parent_span != 0 ? request->parent_span : request->span;
+        span.number = verdict->id;
+        span.start_ns = decided_ns;
+        span.began_ns = request->load_run_ns;
+        span.end_ns = outcome->arrived_ns != 0 ? outcome->arrived_ns : outcome->begun_ns;
+        span.tier = tier_of(outcome);
+        span.bytes = loaded_bytes(outcome) + outcome->pulled_bytes;
+        span.outcome = verdict->status;
+        yb_engine_trace(request->engine, span);
+    }
+}

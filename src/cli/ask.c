@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ask.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define CONNECT_NS (2 * YB_NS_PER_S)
+#define TIMEOUT_NS (10 * YB_NS_PER_S)
+#define URL_BYTES  1024u
+
+struct answer {
+    char *bytes;
+    size_t length;
+    size_t room;
+};
+
+static bool
+take(void *context, const void *bytes, size_t length)
+{
+    struct answer *answer = context;
+
+    if (length > YB_ASK_ANSWER_MAX - answer->length) {
+        return false;
+    }
+    if (answer->length + length > answer->room) {
+        size_t room = 2 * (answer->length + length);
+        char *more = realloc(answer->bytes, room);
+
+        if (more == NULL) {
+            return false;
+        }
+        answer->bytes = more;
+        answer->room = room;
+    }
+    memcpy(answer->bytes + answer->length, bytes, length);
+    answer->length += length;
+    return true;
+}
+
+enum yb_status
+yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
+       char error_out[YB_CURL_ERROR_BYTES])
+{
+    struct answer answer = {.bytes = NULL};
+    char url[URL_BYTES];
+    const struct yb_curl_request request = {
+        .method = "GET",
+        .url = url,
+        .connect_ns = CONNECT_NS,
+        .timeout_ns = TIMEOUT_NS,
+        .take = take,
+        .context = &answer,
+    };
+    struct yb_curl *curl = NULL;
+    enum yb_status status;
+    int length = snprintf(url, sizeof(url), "http://%s%s", address, path);
+
+    if (length < 0 || (size_t)length >= sizeof(url)) {
+        (void)snprintf(error_out, YB_CURL_ERROR_BYTES, "the address is too long");
+        return YB_INVALID;
+    }
+    status = yb_curl_create(&curl, error_out);
+    if (status == YB_OK) {
+        status = yb_curl_ask(curl, &request, code_out, error_out);
+        yb_curl_destroy(&curl);
+    }
+    if (status == YB_OK) {
+        *json_out = answer.length > 0 ? json_loadb(answer.bytes, answer.length, 0, NULL) : NULL;
+    }
+    free(answer.bytes);
+    return status;
+}
