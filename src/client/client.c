@@ -190,22 +190,17 @@ static enum yb_status
 make_self(struct yb_client *client, const struct yb_client_options *options, char *message,
           size_t bytes)
 {
-    struct yb_tls_options tls = {.server = false, .wall_ns = yb_clock_wall(yb_clock_system())};
-    enum yb_status status = YB_OK;
+    const struct yb_credentials_options credentials = {
+        .secret_file = options->secret_file,
+        .tls = options->tls,
+        .wall_ns = yb_clock_wall(yb_clock_system()),
+    };
+    enum yb_status status = yb_credentials_load(&credentials, &client->credentials, message, bytes);
 
+    if (status != YB_OK) {
+        return status;
+    }
     (void)snprintf(client->tenant, sizeof(client->tenant), "%s", options->tenant);
-    if (options->secret_file != NULL) {
-        status = yb_auth_load(options->secret_file, &client->auth, message, bytes);
-        if (status != YB_OK) {
-            return status == YB_NO_MEMORY ? status : YB_DENIED;
-        }
-    }
-    if (options->tls) {
-        status = yb_tls_context_create(&tls, &client->tls, message, bytes);
-        if (status != YB_OK) {
-            return status;
-        }
-    }
     client->self = (struct yb_hello_self){
         .incarnation = yb_clock_wall(yb_clock_system()),
         .boot = yb_boot_id(),
@@ -213,7 +208,7 @@ make_self(struct yb_client *client, const struct yb_client_options *options, cha
         .version_max = YB_WIRE_VERSION_MAX,
         .role = YB_WIRE_ROLE_CLIENT,
         .tenant = client->tenant,
-        .auth = client->auth,
+        .auth = client->credentials.auth,
         .credit_requests = 1024,
         .credit_bytes = 256ull << 20,
         .body_bytes_max = 1u << 20,
@@ -304,7 +299,7 @@ start_worker(struct yb_client *client)
         .net =
             {
                 .self = &client->self,
-                .tls_client = client->tls,
+                .tls_client = client->credentials.tls_client,
                 .stream = {.congestion = "cubic", .unsent_bytes_max = 256 * 1024},
                 .spans = yb_transfer_spans(client->engine),
                 .random = yb_net_random_system,
@@ -526,12 +521,7 @@ yb_client_close(struct yb_client **client_ref)
         yb_worker_destroy(&client->worker);
     }
     yb_client_records_fini(client);
-    if (client->tls != NULL) {
-        yb_tls_context_destroy(&client->tls);
-    }
-    if (client->auth != NULL) {
-        yb_auth_destroy(&client->auth);
-    }
+    yb_credentials_unload(&client->credentials);
     if (client->guard != NULL) {
         (void)munmap(client->guard, (size_t)sysconf(_SC_PAGESIZE));
     }

@@ -36,7 +36,7 @@ make_admin(struct yb_client *client)
     struct yb_client_admin *admin = calloc(1, sizeof(*admin));
     struct yb_net_options options = {
         .loop = yb_worker_loop(client->worker),
-        .tls_client = client->tls,
+        .tls_client = client->credentials.tls_client,
         .random = yb_net_random_system,
     };
 

@@ -38,8 +38,7 @@
 
 #include "base/lock.h"
 #include "client/core.h"
-#include "net/auth.h"
-#include "net/tls.h"
+#include "net/credentials.h"
 #include "net/worker.h"
 
 #define YB_CLIENT_MAGIC       0x5942434cu /* "YBCL" */
@@ -87,8 +86,7 @@ struct yb_client {
     char tenant[YB_AUTH_TENANT_MAX + 1];
     char rack[33];
     char zone[33];
-    struct yb_auth *auth;
-    struct yb_tls_context *tls;
+    struct yb_credentials credentials;
     struct yb_hello_self self;
     struct yb_client_core_options core_options;
     struct yb_transfer *engine; /* Under the client's identity. */

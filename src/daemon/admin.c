@@ -42,8 +42,8 @@ allowed(void *context, const char *token, size_t length)
 {
     const struct yb_admin *admin = context;
 
-    return admin->process->auth != NULL &&
-           yb_auth_is_admin_token(admin->process->auth, token, length);
+    return admin->process->credentials.auth != NULL &&
+           yb_auth_is_admin_token(admin->process->credentials.auth, token, length);
 }
 
 /* Whether one role does its work; otherwise `reason_out` is why not. */
@@ -512,7 +512,7 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
     admin->roles = roles;
     admin->source = (struct yb_http_source){
         .context = admin,
-        .secret = process->auth != NULL,
+        .secret = process->credentials.auth != NULL,
         .allowed = allowed,
         .ready = ready,
         .metrics = metrics,

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/process.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "daemon/admin.h"
 #include "daemon/process_internal.h"
+#include "net/boot.h"
 #include "yuebing/version.h"
-
-#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 /* The parameters are checked against their rows already; these tables name the values. */
 static const uint8_t wire_roles[] = {
@@ -39,32 +36,6 @@ io_choice(const struct yb_config *config)
 
 /* ---- who we are ---------------------------------------------------------------------------- */
 
-/* The kernel's name for this start of the machine; none if it does not say. */
-static struct yb_id
-read_boot_id(void)
-{
-    struct yb_id boot = {{0}};
-    char dashed[40];
-    char digits[40];
-    size_t count = 0;
-    int fd = open(BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, dashed, sizeof(dashed));
-
-    for (ssize_t i = 0; i < length; i++) {
-        if (dashed[i] != '-' && dashed[i] != '\n') {
-            digits[count++] = dashed[i];
-        }
-    }
-    if (count == 32) {
-        digits[32] = '\0';
-        (void)yb_id_parse(digits, &boot); /* It stays none otherwise. */
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return boot;
-}
-
 static void
 make_self(struct yb_process *process, const char *port_name)
 {
@@ -74,12 +45,12 @@ make_self(struct yb_process *process, const char *port_name)
     process->self = (struct yb_hello_self){
         .incarnation = yb_clock_wall(process->clock),
         .cluster = config->cluster_id,
-        .boot = read_boot_id(),
+        .boot = yb_boot_id(),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? config->auth_tenant : "",
-        .auth = process->auth,
+        .auth = process->credentials.auth,
         .credit_requests = config->net_request_credits,
         .credit_bytes = config->net_byte_credits,
         .body_bytes_max = (uint32_t)config->net_body_bytes_max,
@@ -119,10 +90,26 @@ make_records(struct yb_process *process, int log_fd)
     return status;
 }
 
+static const char *
+path_or_null(const char *path)
+{
+    return path[0] == '\0' ? NULL : path;
+}
+
 static enum yb_status
-load_auth(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
+load_credentials(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
 {
     const struct yb_config *config = process->config;
+    const struct yb_credentials_options options = {
+        .secret_file = path_or_null(config->auth_secret_file),
+        .tls = config->tls_mode != YB_CONFIG_TLS_MODE_OFF,
+        .listens = true,
+        .certificate_file = path_or_null(config->tls_cert_file),
+        .key_file = path_or_null(config->tls_key_file),
+        .authority_file = path_or_null(config->tls_ca_file),
+        .peer_name = path_or_null(config->tls_peer_name),
+        .wall_ns = yb_clock_wall(process->clock),
+    };
 
     if (config->auth_role == YB_CONFIG_AUTH_ROLE_CLIENT &&
         !yb_auth_tenant_valid(config->auth_tenant, strlen(config->auth_tenant))) {
@@ -132,46 +119,12 @@ load_auth(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
                        config->auth_tenant);
         return YB_INVALID;
     }
-    if (config->auth_secret_file[0] == '\0' && config->auth_require) {
+    if (options.secret_file == NULL && config->auth_require) {
         (void)snprintf(why_out, YB_PROCESS_WHY_BYTES,
                        "auth.require is set, and there is no secret: give --secret-file");
         return YB_DENIED;
     }
-    if (config->auth_secret_file[0] == '\0') {
-        return YB_OK;
-    }
-    return yb_auth_load(config->auth_secret_file, &process->auth, why_out, YB_PROCESS_WHY_BYTES);
-}
-
-static const char *
-path_or_null(const char *path)
-{
-    return path[0] == '\0' ? NULL : path;
-}
-
-static enum yb_status
-make_tls(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
-{
-    const struct yb_config *config = process->config;
-    struct yb_tls_options options = {
-        .server = true,
-        .certificate_file = path_or_null(config->tls_cert_file),
-        .key_file = path_or_null(config->tls_key_file),
-        .authority_file = path_or_null(config->tls_ca_file),
-        .wall_ns = yb_clock_wall(process->clock),
-    };
-    enum yb_status status;
-
-    if (config->tls_mode == YB_CONFIG_TLS_MODE_OFF) {
-        return YB_OK;
-    }
-    status = yb_tls_context_create(&options, &process->tls_server, why_out, YB_PROCESS_WHY_BYTES);
-    if (status != YB_OK) {
-        return status;
-    }
-    options.server = false;
-    options.peer_name = path_or_null(config->tls_peer_name);
-    return yb_tls_context_create(&options, &process->tls_client, why_out, YB_PROCESS_WHY_BYTES);
+    return yb_credentials_load(&options, &process->credentials, why_out, YB_PROCESS_WHY_BYTES);
 }
 
 enum yb_status
@@ -194,10 +147,7 @@ yb_process_create(const struct yb_process_options *options, struct yb_process **
     (void)signal(SIGPIPE, SIG_IGN); /* A peer that went away is a status. */
     status = make_records(process, options->log_fd);
     if (status == YB_OK) {
-        status = load_auth(process, why_out);
-    }
-    if (status == YB_OK) {
-        status = make_tls(process, why_out);
+        status = load_credentials(process, why_out);
     }
     if (status != YB_OK) {
         yb_process_destroy(&process);
@@ -235,15 +185,7 @@ yb_process_destroy(struct yb_process **process_ref)
     *process_ref = NULL;
     yb_process_stop(process);
     close_net(process);
-    if (process->tls_client != NULL) {
-        yb_tls_context_destroy(&process->tls_client);
-    }
-    if (process->tls_server != NULL) {
-        yb_tls_context_destroy(&process->tls_server);
-    }
-    if (process->auth != NULL) {
-        yb_auth_destroy(&process->auth);
-    }
+    yb_credentials_unload(&process->credentials);
     if (process->spans != NULL) {
         yb_span_ring_destroy(&process->spans);
     }
@@ -287,8 +229,8 @@ yb_process_net_options(const struct yb_process *process, struct yb_loop_options 
     };
     *net_out = (struct yb_net_options){
         .self = &process->self,
-        .tls_server = process->tls_server,
-        .tls_client = process->tls_client,
+        .tls_server = process->credentials.tls_server,
+        .tls_client = process->credentials.tls_client,
         .stream =
             {
                 .congestion =
@@ -353,10 +295,11 @@ check_key(const struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
     struct yb_auth_key key;
     enum yb_status status;
 
-    if (process->auth == NULL) {
+    if (process->credentials.auth == NULL) {
         return YB_OK;
     }
-    status = yb_auth_key_for(process->auth, process->self.role, process->self.tenant, &key);
+    status =
+        yb_auth_key_for(process->credentials.auth, process->self.role, process->self.tenant, &key);
     if (status == YB_OK) {
         yb_auth_key_wipe(&key);
         return YB_OK;

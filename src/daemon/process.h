@@ -58,8 +58,8 @@ struct yb_process_options {
 /* Make everything that both forms share; ignores SIGPIPE from here on.
  *
  * On OK, *process_out is owned by the caller. Otherwise why_out says what is wrong. Fails with
- * INVALID (parameters that contradict each other), NO_MEMORY, or as yb_auth_load() and
- * yb_tls_context_create() do for the files that the configuration names. */
+ * INVALID (parameters that contradict each other), NO_MEMORY, or as yb_credentials_load() does
+ * for the files that the configuration names. */
 YB_CHECKED enum yb_status yb_process_create(const struct yb_process_options *options,
                                             struct yb_process **process_out,
                                             char why_out[YB_PROCESS_WHY_BYTES]);

@@ -11,9 +11,8 @@
 #include <semaphore.h>
 
 #include "daemon/process.h"
-#include "net/auth.h"
+#include "net/credentials.h"
 #include "net/loop.h"
-#include "net/tls.h"
 #include "net/worker.h"
 
 #define YB_PROCESS_MAGIC 0x70726f63u
@@ -25,9 +24,7 @@ struct yb_process {
     struct yb_log *log;
     struct yb_stats *stats;
     struct yb_span_ring *spans;
-    struct yb_auth *auth; /* NULL: open. */
-    struct yb_tls_context *tls_server;
-    struct yb_tls_context *tls_client;
+    struct yb_credentials credentials;
     struct yb_hello_self self;
 
     /* The client form: a loop on the calling thread. */

@@ -133,7 +133,7 @@ beyond_loopback(const struct yb_roles *roles)
 static void
 tell_about_trust(const struct yb_process *process)
 {
-    if (process->auth != NULL) {
+    if (process->credentials.auth != NULL) {
         return;
     }
     if (beyond_loopback(process->roles)) {

@@ -13,9 +13,8 @@
 #include "base/log.h"
 #include "directory/wire/directory_wire.h"
 #include "memory/shared.h"
-#include "net/auth.h"
 #include "net/boot.h"
-#include "net/tls.h"
+#include "net/credentials.h"
 #include "node/host.h"
 #include "yuebing/node.h"
 #include "yuebing/version.h"
@@ -32,9 +31,7 @@ struct yb_node_embedded {
     pid_t process;
     struct yb_config config; /* Defaults of the daemon's, for what options do not name. */
     struct yb_log *log;      /* NULL: nowhere. */
-    struct yb_auth *auth;    /* NULL: open. */
-    struct yb_tls_context *tls_server;
-    struct yb_tls_context *tls_client;
+    struct yb_credentials credentials;
     struct yb_hello_self self;
     struct yb_node_host *host;
 };
@@ -92,23 +89,14 @@ static enum yb_status
 make_credentials(struct yb_node_embedded *node, const struct yb_node_open_options *options,
                  struct message *message)
 {
-    struct yb_tls_options tls = {.server = true, .wall_ns = yb_clock_wall(yb_clock_system())};
-    enum yb_status status = YB_OK;
+    const struct yb_credentials_options credentials = {
+        .secret_file = options->secret_file,
+        .tls = options->tls,
+        .listens = true,
+        .wall_ns = yb_clock_wall(yb_clock_system()),
+    };
 
-    if (options->secret_file != NULL) {
-        status = yb_auth_load(options->secret_file, &node->auth, message->text, message->bytes);
-        if (status != YB_OK) {
-            return status == YB_NO_MEMORY ? status : YB_DENIED;
-        }
-    }
-    if (!options->tls) {
-        return YB_OK;
-    }
-    status = yb_tls_context_create(&tls, &node->tls_server, message->text, message->bytes);
-    tls.server = false;
-    return status != YB_OK
-               ? status
-               : yb_tls_context_create(&tls, &node->tls_client, message->text, message->bytes);
+    return yb_credentials_load(&credentials, &node->credentials, message->text, message->bytes);
 }
 
 static void
@@ -123,7 +111,7 @@ make_self(struct yb_node_embedded *node)
         .version_max = YB_WIRE_VERSION_MAX,
         .role = YB_WIRE_ROLE_NODE,
         .tenant = "",
-        .auth = node->auth,
+        .auth = node->credentials.auth,
         .credit_requests = config->net_request_credits,
         .credit_bytes = config->net_byte_credits,
         .body_bytes_max = (uint32_t)config->net_body_bytes_max,
@@ -162,8 +150,8 @@ worker_options(const struct yb_node_embedded *node)
         .loop = {.backend = "auto", .clock = yb_clock_system(), .spin_us = config->net_spin_us},
         .net =
             {
-                .tls_server = node->tls_server,
-                .tls_client = node->tls_client,
+                .tls_server = node->credentials.tls_server,
+                .tls_client = node->credentials.tls_client,
                 .stream = {.congestion = "cubic",
                            .unsent_bytes_max = (uint32_t)config->net_unsent_bytes_max,
                            .user_timeout_ms = (uint32_t)config->net_frame_timeout_ms},
@@ -231,15 +219,7 @@ open_host(struct yb_node_embedded *node, const struct yb_node_open_options *opti
 static void
 destroy(struct yb_node_embedded *node)
 {
-    if (node->tls_client != NULL) {
-        yb_tls_context_destroy(&node->tls_client);
-    }
-    if (node->tls_server != NULL) {
-        yb_tls_context_destroy(&node->tls_server);
-    }
-    if (node->auth != NULL) {
-        yb_auth_destroy(&node->auth);
-    }
+    yb_credentials_unload(&node->credentials);
     if (node->log != NULL) {
         yb_log_destroy(&node->log);
     }

@@ -73,6 +73,19 @@ role_of(const char *name)
 
 /* Who we are to our peers. */
 static enum yb_status
+make_credentials(struct yb_transfer *engine, char *message, size_t bytes)
+{
+    const struct yb_credentials_options options = {
+        .secret_file = engine->options.secret_file,
+        .tls = engine->options.tls,
+        .listens = true,
+        .wall_ns = yb_clock_wall(engine->ground.clock),
+    };
+
+    return yb_credentials_load(&options, &engine->credentials, message, bytes);
+}
+
+static enum yb_status
 make_self(struct yb_transfer *engine, char *message, size_t bytes)
 {
     const struct yb_transfer_options *options = &engine->options;
@@ -89,20 +102,13 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
         return YB_INVALID;
     }
     (void)snprintf(engine->tenant, sizeof(engine->tenant), "%s", options->tenant);
-    if (options->secret_file != NULL) {
-        enum yb_status status = yb_auth_load(options->secret_file, &engine->auth, message, bytes);
-
-        if (status != YB_OK) {
-            return status == YB_NOT_FOUND || status == YB_INVALID ? YB_DENIED : status;
-        }
-    }
     engine->self = (struct yb_hello_self){
         .incarnation = yb_clock_wall(engine->ground.clock),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? engine->tenant : "",
-        .auth = engine->auth,
+        .auth = engine->credentials.auth,
         .credit_requests = 1024,
         .credit_bytes = 256ull << 20,
         .body_bytes_max = 64 * 1024,
@@ -117,24 +123,6 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
                               sizeof(engine->self.identity.bytes));
     }
     return YB_OK;
-}
-
-static enum yb_status
-make_tls(struct yb_transfer *engine, char *message, size_t bytes)
-{
-    struct yb_tls_options options = {.server = true,
-                                     .wall_ns = yb_clock_wall(engine->ground.clock)};
-    enum yb_status status;
-
-    if (!engine->options.tls) {
-        return YB_OK;
-    }
-    status = yb_tls_context_create(&options, &engine->tls_server, message, bytes);
-    if (status != YB_OK) {
-        return status;
-    }
-    options.server = false;
-    return yb_tls_context_create(&options, &engine->tls_client, message, bytes);
 }
 
 /* The tables and pools that need no thread. */
@@ -243,8 +231,8 @@ start_workers(struct yb_transfer *engine)
         .net =
             {
                 .self = &engine->self,
-                .tls_server = engine->tls_server,
-                .tls_client = engine->tls_client,
+                .tls_server = engine->credentials.tls_server,
+                .tls_client = engine->credentials.tls_client,
                 .stream = {.congestion = "cubic", .unsent_bytes_max = 256 * 1024},
                 .service = &engine->service,
                 .replay = engine->replay,
@@ -408,10 +396,10 @@ yb_transfer_create_on(const struct yb_transfer_ground *ground,
     };
     status = read_options(options, &engine->options, message, bytes);
     if (status == YB_OK) {
-        status = make_self(engine, message, bytes);
+        status = make_credentials(engine, message, bytes);
     }
     if (status == YB_OK) {
-        status = make_tls(engine, message, bytes);
+        status = make_self(engine, message, bytes);
     }
     if (status == YB_OK) {
         status = make_parts(engine);
@@ -488,15 +476,7 @@ free_parts(struct yb_transfer *engine)
     if (engine->stats != NULL) {
         yb_stats_destroy(&engine->stats);
     }
-    if (engine->tls_server != NULL) {
-        yb_tls_context_destroy(&engine->tls_server);
-    }
-    if (engine->tls_client != NULL) {
-        yb_tls_context_destroy(&engine->tls_client);
-    }
-    if (engine->auth != NULL) {
-        yb_auth_destroy(&engine->auth);
-    }
+    yb_credentials_unload(&engine->credentials);
 }
 
 void

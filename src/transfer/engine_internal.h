@@ -28,10 +28,9 @@
 #include "base/stats.h"
 #include "memory/memory_type.h"
 #include "memory/region.h"
-#include "net/auth.h"
+#include "net/credentials.h"
 #include "net/replay.h"
 #include "net/server.h"
-#include "net/tls.h"
 #include "net/worker.h"
 #include "transfer/batch.h"
 #include "transfer/copies.h"
@@ -103,9 +102,7 @@ struct yb_transfer {
     struct yb_transfer_options options; /* Texts are not kept. */
     struct yb_transfer_ground ground;
     char tenant[YB_AUTH_TENANT_MAX + 1];
-    struct yb_auth *auth;
-    struct yb_tls_context *tls_server;
-    struct yb_tls_context *tls_client;
+    struct yb_credentials credentials;
     struct yb_hello_self self;
     struct yb_stats *stats;
     struct yb_span_ring *spans; /* The ground's, or its own. */
