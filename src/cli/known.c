@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "cli/cli.h"
+#include "compat/door.h"
 #include "daemon/known_http.h"
 #include "daemon/process.h"
 #include "daemon/roles.h"
@@ -136,21 +137,20 @@ say_where(struct known *known, struct yb_process *process)
     (void)fflush(known->out);
 }
 
-/* Open the unix socket of a node. */
+/* Tell others of this host where the node and its store are. */
 static bool
-open_socket(struct known *known, struct yb_process *process, struct yb_known_socket **socket_out)
+open_door(struct known *known, struct yb_process *process, struct yb_compat_door **door_out)
 {
     struct yb_role_info info;
-    char node[YB_ADDRESS_TEXT_BYTES];
-    char line[1024];
-    char why[256];
+    struct yb_compat_door_line line;
+    char why[YB_COMPAT_DOOR_WHY_BYTES];
 
     yb_roles_info(yb_process_roles(process), 0, &info);
-    yb_address_format(&info.address, node);
-    (void)snprintf(line, sizeof(line), "{\"directory\":\"%s\",\"node\":\"%s\"}\n",
-                   known->config.directory_address, node);
-    *socket_out = yb_known_socket_open(info.address.port, line, why);
-    return *socket_out != NULL || refuse(known, "%s", why);
+    yb_address_format(&info.address, line.node);
+    (void)snprintf(line.directory, sizeof(line.directory), "%s", known->config.directory_address);
+    (void)snprintf(line.tenant, sizeof(line.tenant), "%s", known->config.auth_tenant);
+    return yb_compat_door_open(info.address.port, &line, door_out, why) == YB_OK ||
+           refuse(known, "%s", why);
 }
 
 static int
@@ -164,7 +164,7 @@ serve(struct known *known, const struct yb_roles_options *roles, struct yb_metad
         .known_paths = true,
         .metadata = metadata,
     };
-    struct yb_known_socket *opened = NULL;
+    struct yb_compat_door *door = NULL;
     struct yb_process *process = NULL;
     char why[YB_PROCESS_WHY_BYTES];
     enum yb_status status = yb_process_create(&options, &process, why);
@@ -177,14 +177,14 @@ serve(struct known *known, const struct yb_roles_options *roles, struct yb_metad
         (void)refuse(known, "%s", why);
         code =
             status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED : YB_CLI_EXIT_FAILED;
-    } else if (!roles->directory && !open_socket(known, process, &opened)) {
+    } else if (!roles->directory && !open_door(known, process, &door)) {
         code = YB_CLI_EXIT_FAILED;
     } else {
         say_where(known, process);
         yb_process_wait(process);
     }
-    if (opened != NULL) {
-        yb_known_socket_close(&opened);
+    if (door != NULL) {
+        yb_compat_door_close(&door);
     }
     yb_process_destroy(&process);
     return code;

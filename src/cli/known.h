@@ -198,13 +198,4 @@ bool yb_known_parse(enum yb_known_command command, int argc, char **argv,
 int yb_known_main(enum yb_known_command command, int argc, char **argv, char *const *environment,
                   FILE *out, FILE *err);
 
-/* ---- known_socket.c: how a process of this host finds a node by its port ------------------- */
-
-/* Listen on the abstract unix socket "@mooncake_client_<port>.sock" and tell whoever connects, in
- * one line of JSON, where the directory and the node are. NULL: it could not be, and why_out says
- * why. One thread of its own. */
-struct yb_known_socket;
-struct yb_known_socket *yb_known_socket_open(uint16_t port, const char *line, char why_out[256]);
-void yb_known_socket_close(struct yb_known_socket **opened);
-
 #endif /* YB_CLI_KNOWN_H */

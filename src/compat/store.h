@@ -67,10 +67,6 @@ int32_t yb_compat_store_setup(struct yb_compat_store *store, const struct yb_com
 int32_t yb_compat_store_setup_dummy(struct yb_compat_store *store, uint64_t pool_bytes,
                                     uint64_t local_buffer_bytes, const char *server);
 
-/* Let dummies of this host, and of this user, ask at `port` where the directory is, until close:
- * for `mooncake_client`. 0, or -600: not set up, or the port's local socket is taken. */
-int32_t yb_compat_store_serve_dummies(struct yb_compat_store *store, uint16_t port);
-
 /* Leave; what lies in our segment is moved or lost as a draining node's is. 0, also when there is
  * nothing to close. */
 int32_t yb_compat_store_close(struct yb_compat_store *store);

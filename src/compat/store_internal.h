@@ -52,7 +52,6 @@ struct yb_compat_region {
     uint64_t bytes;
 };
 
-struct yb_compat_door;
 struct yb_compat_session; /* store_session.c */
 
 #define YB_COMPAT_SESSION_BUCKETS 4096u
@@ -103,7 +102,6 @@ struct yb_compat_store {
     uint32_t task_next;
     uint32_t task_threads;
     struct yb_compat_zero zero;
-    struct yb_compat_door *door; /* store_dummy.c; NULL: dummies are not told. */
 };
 
 /* ---- store.c ---- */
@@ -163,9 +161,6 @@ YB_CHECKED enum yb_status yb_compat_copy(struct yb_compat_store *store, void *to
 void yb_compat_sessions_end(struct yb_compat_store *store, struct yb_client *client);
 
 /* ---- store_dummy.c ---- */
-
-/* Tell dummies no more; nobody is inside. */
-void yb_compat_door_close(struct yb_compat_store *store);
 
 /* ---- zero.c ---- */
 

@@ -397,7 +397,6 @@ yb_compat_store_shut(struct yb_compat_store *store)
 {
     uint64_t drain_ns = store->client != NULL && has_heirs(store) ? DRAIN_NS : 0;
 
-    yb_compat_door_close(store);
     if (store->client != NULL) {
         yb_compat_sessions_end(store, store->client);
     }

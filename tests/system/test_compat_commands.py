@@ -112,7 +112,8 @@ def _():
             with socket.socket(socket.AF_UNIX) as unix:
                 unix.connect(f"\0mooncake_client_{node}.sock")
                 found = json.loads(unix.makefile().readline())
-            expect(found == {"directory": f"127.0.0.1:{rpc}", "node": name}, str(found))
+            expect(found == {"directory": f"127.0.0.1:{rpc}", "node": name, "tenant": "default"},
+                   str(found))
             code, text = ask(metrics, "/api/v1/remove_all?force=true", "POST")
             expect(code == 200 and json.loads(text)["removed"] == 1, text)
             until(lambda: ask(metrics, "/get_all_keys")[1] == "", "no key")

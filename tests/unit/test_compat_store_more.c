@@ -7,11 +7,16 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "compat/door.h"
 
 #define KIB (1u << 10)
 #define MIB (1u << 20)
@@ -431,27 +436,82 @@ test_compat_store_more__takes_memory_that_is_given_by_hand_and_gives_it_back(voi
 
 /* ---- dummies -------------------------------------------------------------------------------- */
 
+/* Somebody else at a port's local socket. */
+struct stranger {
+    int listener;
+    const char *text;
+};
+
+static void *
+tell_as_a_stranger(void *context)
+{
+    const struct stranger *stranger = context;
+    int fd = accept(stranger->listener, NULL, NULL);
+
+    (void)!send(fd, stranger->text, strlen(stranger->text), MSG_NOSIGNAL);
+    (void)close(fd);
+    return NULL;
+}
+
 static void
 test_compat_store_more__lets_a_dummy_use_the_segment_of_another_store(void **state)
 {
     struct yb_compat_store *dummy = yb_compat_store_create();
     uint16_t port = (uint16_t)(20000 + getpid() % 10000);
+    const struct yb_compat_setup setup = setup_of(ground);
+    struct yb_compat_door_line line = {.node = "127.0.0.1:1", .tenant = "default"};
+    char why[YB_COMPAT_DOOR_WHY_BYTES];
+    struct yb_compat_door *door = NULL;
     char server[64];
     uint8_t *bytes = yb_compat_host_alloc(10000);
     static uint8_t back[10000];
 
+    (void)state;
+    (void)snprintf(line.directory, sizeof(line.directory), "%s", setup.master);
     (void)snprintf(server, sizeof(server), "127.0.0.1:%u", port);
     assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, "127.0.0.1"), -600);
     assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, server), -900);
-    assert_int_equal(yb_compat_store_serve_dummies(store, port), 0);
-    assert_int_equal(yb_compat_store_serve_dummies(store, port), -600);
+    assert_int_equal(yb_compat_door_open(port, &line, &door, why), YB_OK);
+    assert_int_equal(yb_compat_door_open(port, &line, &door, why), YB_EXISTS);
+    assert_non_null(strstr(why, "mooncake_client"));
     assert_int_equal(yb_compat_store_setup_dummy(dummy, MIB, MIB, server), 0);
     fill(bytes, 10000, 8);
     assert_int_equal(put_at(dummy, "dummy", bytes, 10000, NULL), 0);
     assert_int_equal(get(store, "dummy", back, 10000), 10000);
     assert_memory_equal(back, bytes, 10000);
     yb_compat_store_destroy(&dummy);
+    yb_compat_door_close(&door);
+    assert_int_equal(yb_compat_door_ask(port, &line), YB_NOT_FOUND);
     assert_int_equal(yb_compat_host_free(bytes), 0);
+}
+
+static void
+test_compat_store_more__a_door_that_says_no_addresses_is_not_ours(void **state)
+{
+    static const char *const texts[] = {"", "{}\n", "yuebing 127.0.0.1:1 default\n", "[1]",
+                                        "{\"directory\":\"a:1\",\"node\":1,\"tenant\":\"t\"}\n"};
+    uint16_t port = (uint16_t)(30000 + getpid() % 10000);
+    struct yb_compat_door_line line;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+                          "mooncake_client_%u.sock", port);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)state;
+    assert_int_equal(
+        bind(listener, (const struct sockaddr *)&address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)length),
+        0);
+    assert_int_equal(listen(listener, 8), 0);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct stranger stranger = {.listener = listener, .text = texts[i]};
+        pthread_t thread;
+
+        assert_int_equal(pthread_create(&thread, NULL, tell_as_a_stranger, &stranger), 0);
+        assert_int_equal(yb_compat_door_ask(port, &line), YB_PROTOCOL);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    assert_int_equal(close(listener), 0);
 }
 
 /* ---- many at once --------------------------------------------------------------------------- */
@@ -722,6 +782,7 @@ main(void)
         cmocka_unit_test(
             test_compat_store_more__takes_memory_that_is_given_by_hand_and_gives_it_back),
         cmocka_unit_test(test_compat_store_more__lets_a_dummy_use_the_segment_of_another_store),
+        cmocka_unit_test(test_compat_store_more__a_door_that_says_no_addresses_is_not_ours),
         cmocka_unit_test(test_compat_store_more__serves_a_dozen_threads_at_once),
         cmocka_unit_test(test_compat_store_more__closes_under_those_who_use_it),
         cmocka_unit_test(
