@@ -352,12 +352,40 @@ YB_PY_DEFINE(client_run, 5, true, "op", "keys", "buffers", "offsets", "options")
     return result;
 }
 
+/* Enter the client for a batch that was `read`, and make the event of its end. Returns NULL, with an
+ * exception, and the batch is gone, if that cannot be. */
+static struct yb_client *
+begin_batch(PyObject *self, PyObject *object, bool read)
+{
+    struct yb_client *client = read ? enter(self) : NULL;
+
+    if (client == NULL) {
+        Py_DECREF(object);
+        return NULL;
+    }
+    batch_of(object)->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return client;
+}
+
+/* Leave the client. -> (status, Batch or None) */
+static PyObject *
+begun(PyObject *self, PyObject *object, enum yb_status status)
+{
+    leave(self);
+    if (status != YB_OK) {
+        batch_of(object)->handle = 0;
+        Py_DECREF(object);
+        return Py_BuildValue("(iO)", (int)status, Py_None);
+    }
+    return Py_BuildValue("(iN)", (int)status, object);
+}
+
 /* -> (status, Batch or None) */
 YB_PY_DEFINE(client_submit, 5, true, "op", "keys", "buffers", "offsets", "options")
 {
     PyObject *object = batch_new(self);
     enum yb_status status = YB_NO_MEMORY;
-    struct yb_client *client = NULL;
+    struct yb_client *client;
     enum yb_client_op op;
     struct batch *batch;
 
@@ -366,27 +394,17 @@ YB_PY_DEFINE(client_submit, 5, true, "op", "keys", "buffers", "offsets", "option
         return NULL;
     }
     batch = batch_of(object);
-    if (take_batch(batch, argument, &op)) {
-        client = enter(self);
-    }
+    client = begin_batch(self, object, take_batch(batch, argument, &op));
     if (client == NULL) {
-        Py_DECREF(object);
         return NULL;
     }
-    batch->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (batch->event_fd > 0) {
         Py_BEGIN_ALLOW_THREADS;
         status = yb_client_submit(client, op, batch->items, batch->count, &batch->options, NULL,
                                   NULL, batch->event_fd, &batch->handle);
         Py_END_ALLOW_THREADS;
     }
-    leave(self);
-    if (status != YB_OK) {
-        batch->handle = 0;
-        Py_DECREF(object);
-        return Py_BuildValue("(iO)", (int)status, Py_None);
-    }
-    return Py_BuildValue("(iN)", (int)status, object);
+    return begun(self, object, status);
 }
 
 /* Give each item of the list its own limit; None: that of all. */
@@ -436,7 +454,7 @@ YB_PY_DEFINE(client_fetch, 7, true, "keys", "buffers", "offsets", "options", "ti
     struct yb_client_fetch_options options = {.struct_bytes = sizeof(options)};
     PyObject *object = batch_new(self);
     enum yb_status status = YB_NO_MEMORY;
-    struct yb_client *client = NULL;
+    struct yb_client *client;
     struct batch *batch;
 
     (void)call;
@@ -444,27 +462,18 @@ YB_PY_DEFINE(client_fetch, 7, true, "keys", "buffers", "offsets", "options", "ti
         return NULL;
     }
     batch = batch_of(object);
-    if (take_fetch(batch, argument, &options)) {
-        client = enter(self);
-    }
+    client = begin_batch(self, object, take_fetch(batch, argument, &options));
     if (client == NULL) {
-        Py_DECREF(object);
         return NULL;
     }
-    options.event_fd = batch->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    options.event_fd = batch->event_fd;
     if (batch->event_fd > 0) {
         Py_BEGIN_ALLOW_THREADS;
         status = yb_client_fetch(client, batch->items, batch->count, &batch->options, &options,
                                  &batch->handle);
         Py_END_ALLOW_THREADS;
     }
-    leave(self);
-    if (status != YB_OK) {
-        batch->handle = 0;
-        Py_DECREF(object);
-        return Py_BuildValue("(iO)", (int)status, Py_None);
-    }
-    return Py_BuildValue("(iN)", (int)status, object);
+    return begun(self, object, status);
 }
 
 /* An item has ended, and is to be handed out. */
