@@ -2,13 +2,26 @@
 """Transfers between memory of processes, as engines call them."""
 import enum as _enum
 
+from mooncake._rpc import (
+    ReceivedData,
+    ReceivedTensor,
+    RpcInterface,
+    create_rpc_client,
+    create_rpc_server,
+)
 from mooncake.shared_segment import RawSegment as SharedSegment
 from yuebing import _native
 from yuebing._native import InnerTransferEngine
 
+CoroRPCInterface = RpcInterface
+
 __all__ = [
+    "CoroRPCInterface",
     "InnerTransferEngine",
     "Read",
+    "ReceivedData",
+    "ReceivedTensor",
+    "RpcInterface",
     "SUPPORT_CUDA",
     "SUPPORT_EFA",
     "SUPPORT_HIP",
@@ -20,6 +33,8 @@ __all__ = [
     "TransferNotify",
     "TransferOpcode",
     "Write",
+    "create_rpc_client",
+    "create_rpc_server",
 ]
 
 SUPPORT_CUDA = False

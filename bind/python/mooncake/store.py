@@ -10,6 +10,7 @@ import os as _os
 import weakref as _weakref
 
 from mooncake import _http, _parallel, _tensors
+from mooncake._engram import EngramStore, EngramStoreConfig
 from mooncake._tensors import ParallelAxis, ReadTarget, TensorParallelism
 from mooncake.mooncake_config import parse_flag as _parse_flag
 from mooncake.mooncake_config import parse_size as _parse_size
@@ -242,6 +243,25 @@ class MooncakeHostMemAllocator:
     def free(self, ptr, /):
         """0, or a code."""
         return _native.host_free(ptr)
+
+
+class MooncakeDistributedNoFRegister:
+    """Would tell a master of a namespace of NVMe over fabrics, which is no tier of this store: disks
+    belong to nodes. It answers what the known package does when it is built without: -1."""
+
+    def real_register(self, nqn, nsid, traddr, trsvcid, base, size, master_server_addr, /):
+        """-1, and a log line."""
+        return self._refuse()
+
+    def real_unregister_by_endpoint(self, nqn, nsid, traddr, trsvcid, master_server_addr, /):
+        """-1, and a log line."""
+        return self._refuse()
+
+    @staticmethod
+    def _refuse():
+        _log.error("NVMe over fabrics is no tier of this store; give a node a disk instead "
+                   "(yuebing serve --ssd)")
+        return -1
 
 
 def bind_to_numa_node(node):
@@ -502,7 +522,10 @@ __all__ = [
     "BufferPool",
     "Descriptor",
     "DiskDescriptor",
+    "EngramStore",
+    "EngramStoreConfig",
     "MemoryDescriptor",
+    "MooncakeDistributedNoFRegister",
     "MooncakeDistributedStore",
     "MooncakeHostMemAllocator",
     "ObjectDataType",

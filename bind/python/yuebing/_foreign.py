@@ -9,10 +9,10 @@ import os
 import re
 
 _OURS = frozenset("""
-    __init__.py __init__.pyi __pycache__ _http.py _ours _parallel.py _tensors.py async_store.py
-    async_store.pyi shared_segment.py shared_segment.pyi
-    buffer_pool.py buffer_pool.pyi engine.py engine.pyi mooncake_config.py mooncake_config.pyi
-    py.typed store.py store.pyi
+    __init__.py __init__.pyi __pycache__ _engram.py _http.py _ours _parallel.py _rpc.py _tensors.py
+    async_store.py async_store.pyi buffer_pool.py buffer_pool.pyi engine.py engine.pyi
+    mooncake_config.py mooncake_config.pyi py.typed shared_segment.py shared_segment.pyi store.py
+    store.pyi
 """.split())
 _FOREIGN_DISTRIBUTION = re.compile(r"mooncake[-_.].*\.(dist|egg)-info$", re.I)
 
