@@ -40,7 +40,8 @@ static const char introduction[] =
     "  keys and 256 MiB, in memory.\n"
     "- `mooncake_client` listens on the unix socket `@mooncake_client_<port>.sock` (abstract) and "
     "tells\n"
-    "  whoever connects, in one line of JSON, where the `directory` and the `node` are.\n";
+    "  whoever connects, in one line of JSON, where the `directory` and the `node` are, and the\n"
+    "  `tenant`: so `setup_dummy` finds them.\n";
 
 static void
 commands(FILE *out)

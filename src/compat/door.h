@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * door.h -- how a process of this host finds, by the port of a `mooncake_client`, its node and store.
+ * door.h -- how a process of this host finds, by its port, the node of a `mooncake_client`.
  *
  * The client listens on the abstract unix socket that the known system uses, and tells whoever
  * connects, in one line of JSON, where they are; then it closes. Addresses are no secret: who uses
