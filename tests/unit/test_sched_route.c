@@ -157,6 +157,70 @@ test_sched_route__lmetric_multiplies_new_tokens_with_requests(void **state)
     ground_close(&ground);
 }
 
+/* Decide and carry out, and be done with it at once; returns the decision. */
+static struct yb_sched_decision
+serve_once(struct ground *ground, uint32_t blocks)
+{
+    struct yb_sched_request request = ground_request(ground, blocks);
+    struct yb_sched_decision decision = ground_decide(ground, &request);
+
+    assert_int_equal(yb_sched_commit(ground->sched, &request, &decision, ground->now_ns), YB_OK);
+    yb_sched_ended(ground->sched, decision.number, ground->now_ns);
+    ground->now_ns += GROUND_S;
+    return decision;
+}
+
+/* One of four places has what all want: an alarm from the second request on, and after two that
+ * went there nevertheless the place is left out. Two minutes later nobody remembers. */
+static void
+test_sched_route__lmetric_goes_past_a_hotspot_unless_its_detector_is_off(void **state)
+{
+    (void)state;
+    for (uint32_t off = 0; off < 2; off++) {
+        struct yb_sched_options options = ground_options("lmetric");
+        struct ground ground;
+
+        options.no_detector = off;
+        ground_open(&ground, &options, 4);
+        ground_add(&ground, 0, YB_SCHED_TIER_DRAM, 8);
+        for (uint32_t i = 0; i < 6; i++) {
+            struct yb_sched_decision decision = serve_once(&ground, 9);
+            uint32_t hotspot = off || i == 0 ? YB_SCHED_HOTSPOT_NONE
+                               : i < 3       ? YB_SCHED_HOTSPOT_ALARM
+                                             : YB_SCHED_HOTSPOT_AVOIDED;
+
+            assert_int_equal(decision.hotspot, hotspot);
+            assert_int_equal(decision.prefill == 0, hotspot != YB_SCHED_HOTSPOT_AVOIDED);
+        }
+        ground.now_ns += 120 * GROUND_S;
+        assert_int_equal(serve_once(&ground, 9).prefill, 0);
+        ground_close(&ground);
+    }
+}
+
+/* One of four places has what one request in five wants: that is not too much. */
+static void
+test_sched_route__lmetric_sees_no_hotspot_in_what_holders_can_serve(void **state)
+{
+    struct yb_sched_options options = ground_options("lmetric");
+    struct ground ground;
+
+    (void)state;
+    ground_open(&ground, &options, 4);
+    ground_add(&ground, 0, YB_SCHED_TIER_DRAM, 8);
+    for (uint32_t i = 0; i < 60; i++) {
+        bool hot = i % 5 == 4;
+        struct yb_sched_decision decision;
+
+        ground.blocks[0] = hot ? 1000 : 100000 + i;
+        decision = serve_once(&ground, 9);
+        assert_int_equal(decision.best_blocks, hot ? 8 : 0);
+        assert_int_equal(decision.hotspot, YB_SCHED_HOTSPOT_NONE);
+        assert_true(!hot || decision.prefill == 0);
+    }
+    ground_close(&ground);
+}
+
 /* Within a spread of 32 the longest prefix; beyond it the fewest requests, which pull what they do
  * not have if it is more than 512 tokens. */
 static void
@@ -623,6 +687,8 @@ main(void)
         cmocka_unit_test(test_sched_route__least_load_takes_the_shortest_queue_whatever_lies_where),
         cmocka_unit_test(test_sched_route__vllm_counts_those_that_wait_four_times),
         cmocka_unit_test(test_sched_route__lmetric_multiplies_new_tokens_with_requests),
+        cmocka_unit_test(test_sched_route__lmetric_goes_past_a_hotspot_unless_its_detector_is_off),
+        cmocka_unit_test(test_sched_route__lmetric_sees_no_hotspot_in_what_holders_can_serve),
         cmocka_unit_test(test_sched_route__seer_pulls_where_the_spread_forbids_the_prefix),
         cmocka_unit_test(test_sched_route__cache_local_weighs_a_prefix_against_a_queue),
         cmocka_unit_test(test_sched_route__mooncake_fetches_where_the_best_place_has_much_more),

@@ -11,6 +11,7 @@
 #include "sim/paper.h"
 #include "sim/settings.h"
 #include "sim/simulator.h"
+#include "sim/trace_gen.h"
 
 #define BLOCK 10u
 
@@ -167,6 +168,93 @@ test_simulator__a_prompt_is_fetched_from_whoever_has_it_when_that_is_faster(void
     assert_true(result.ttft_ns[3] < 10000);
     yb_result_fini(&result);
     yb_trace_destroy(&trace);
+}
+
+/* ---- admission ------------------------------------------------------------------------------- */
+
+/* Two prompts, one after the other; decode is elsewhere. When the second is prefilled the first is
+ * decoded, and a step takes more than 210 ns: 100, 10 for the answer, 1 for each of 100 tokens. */
+static void
+test_simulator__with_recheck_a_prompt_is_prefilled_in_vain_if_decode_is_full_then(void **state)
+{
+    static const uint64_t objectives_ns[] = {0, 210, 2000};
+    struct yb_scenario scenario = plain();
+    struct yb_trace *trace = trace_of((const struct asked[]){{0, 0, 100, 900}, {0, 1, 70, 2}}, 2);
+
+    (void)state;
+    scenario.sched.mode = YB_SCHED_MODE_DISAGGREGATED;
+    scenario.decode_instances = 1;
+    scenario.bytes_per_s[YB_FABRIC_PORT_IN] = 1e12;
+    scenario.bytes_per_s[YB_FABRIC_PORT_OUT] = 1e12;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct yb_result result;
+        bool refused;
+
+        scenario.recheck = i % 2 == 1;
+        scenario.sched.tpot_slo_ns = objectives_ns[i / 2];
+        refused = scenario.recheck && scenario.sched.tpot_slo_ns == 210;
+        result = run(&scenario, trace);
+        assert_int_equal(result.refused, refused);
+        assert_int_equal(result.rejected, refused);
+        assert_int_equal(result.done, 2 - refused);
+        assert_int_equal(result.wasted_tokens, refused ? 70 : 0);
+        assert_int_equal(result.source_tokens[YB_RESULT_COMPUTED], refused ? 100 : 170);
+        assert_int_equal(result.ttft_ns[1] == 0, refused);
+        yb_result_fini(&result);
+    }
+    yb_trace_destroy(&trace);
+}
+
+/* ---- several schedulers ---------------------------------------------------------------------- */
+
+#define HERD_REQUESTS 1500u
+
+/* The mean time to the first token of a generated trace at twice its speed, on 16 engines that
+ * report every half second. */
+static double
+mean_with_conductors(const struct yb_trace *trace, uint32_t conductors)
+{
+    struct yb_settings settings;
+    struct yb_scenario scenario;
+    char message[YB_SETTINGS_MESSAGE_MAX];
+    struct yb_result result;
+    double mean_ns;
+
+    yb_settings_init(&settings);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_OK);
+    scenario.conductors = conductors;
+    scenario.report_ns = 500000000;
+    result = run(&scenario, trace);
+    mean_ns = result.ttft.mean_ns;
+    yb_result_fini(&result);
+    return mean_ns;
+}
+
+static void
+test_simulator__four_schedulers_side_by_side_do_not_herd(void **state)
+{
+    uint64_t seed = unit_seed("herd");
+    uint32_t kinds = 0;
+
+    (void)state;
+    for (; yb_trace_gen_kind(kinds) != NULL; kinds++) {
+        struct yb_trace *trace;
+        double one_ns;
+        double four_ns;
+
+        assert_int_equal(yb_trace_gen(yb_trace_gen_kind(kinds), HERD_REQUESTS, seed, &trace),
+                         YB_OK);
+        for (uint32_t i = 0; i < trace->request_count; i++) {
+            trace->requests[i].arrival_ns /= 2;
+        }
+        one_ns = mean_with_conductors(trace, 1);
+        four_ns = mean_with_conductors(trace, 4);
+        if (four_ns > 1.1 * one_ns) {
+            fail_msg("%s: %.3f times that of one", yb_trace_gen_kind(kinds), four_ns / one_ns);
+        }
+        yb_trace_destroy(&trace);
+    }
+    assert_int_equal(kinds, 3);
 }
 
 /* ---- walks ----------------------------------------------------------------------------------- */
@@ -417,6 +505,9 @@ main(void)
         cmocka_unit_test(test_simulator__what_lies_in_dram_is_loaded_while_layers_are_computed),
         cmocka_unit_test(
             test_simulator__a_prompt_is_fetched_from_whoever_has_it_when_that_is_faster),
+        cmocka_unit_test(
+            test_simulator__with_recheck_a_prompt_is_prefilled_in_vain_if_decode_is_full_then),
+        cmocka_unit_test(test_simulator__four_schedulers_side_by_side_do_not_herd),
         cmocka_unit_test(test_simulator__each_request_ends_once_and_runs_repeat_to_the_last_bit),
         cmocka_unit_test(test_simulator__events_grow_with_requests_and_not_with_instances),
         cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
