@@ -252,6 +252,29 @@ show(struct yb_cli *cli, const struct yb_simulate_shown *shown)
     return yb_output_json(cli->out, yb_simulate_json(shown)) == YB_OK ? 0 : YB_CLI_EXIT_FAILED;
 }
 
+static void
+show_progress(void *context, uint32_t ended)
+{
+    yb_output_progress_update(context, ended);
+}
+
+/* Run the simulator; on a terminal a line says how far it is. */
+static enum yb_status
+run_shown(struct yb_cli *cli, struct yb_scenario *scenario, const struct yb_trace *trace,
+          struct yb_result *result_out, char message[YB_SIMULATOR_MESSAGE_MAX])
+{
+    struct yb_output_progress progress;
+    enum yb_status status;
+
+    yb_output_progress_begin(&progress, cli->err, cli->terminal, yb_clock_system(), "requests",
+                             trace->request_count);
+    scenario->progress = show_progress;
+    scenario->progress_context = &progress;
+    status = yb_simulator_run(scenario, trace, result_out, message);
+    yb_output_progress_end(&progress);
+    return status;
+}
+
 int
 yb_simulate_run(struct yb_cli *cli, const char *path)
 {
@@ -271,7 +294,7 @@ yb_simulate_run(struct yb_cli *cli, const char *path)
     status = yb_settings_scenario(&settings, NULL, &scenario, message);
     start_ns = yb_clock_now(clock);
     if (status == YB_OK) {
-        status = yb_simulator_run(&scenario, trace, &result, message);
+        status = run_shown(cli, &scenario, trace, &result, message);
     }
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing simulate: %s\n", message);

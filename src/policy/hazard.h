@@ -22,7 +22,7 @@
  * along the ring of records and stands at the first that has not reached that bin.
  *
  * Threads   One owner; no lock.
- * Memory    All is allocated by create: 24 to 28 bytes for each record that is kept, and 150 KiB.
+ * Memory    All is allocated by create: 24 to 28 bytes for each record that is kept, and 230 KiB.
  * Time      Passed in; it may stand still, and a step back counts as standing still. A record costs
  *           O(bins), a fit O(classes x bins^2), one every YB_HAZARD_FIT records.
  */
@@ -34,7 +34,7 @@
 
 #include "yuebing/status.h"
 
-#define YB_HAZARD_CLASSES 96u
+#define YB_HAZARD_CLASSES 224u
 #define YB_HAZARD_KINDS   4u
 #define YB_HAZARD_BINS    32u
 #define YB_HAZARD_FIT     192u

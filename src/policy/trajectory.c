@@ -4,19 +4,21 @@
  * what became of blocks like it. hazard.h says how that is learned and reckoned, path.h how
  * requests are known again; this file says what is alike.
  *
- *   body    by turn (how many requests went on before this one), and by how many blocks are new (in
- *           the first turn: how many there are): who adds five pages asks less often again
+ *   body    by turn (how many requests went on before this one); by how many blocks are new (in
+ *           the first turn: how many there are): who adds five pages asks less often again; and by
+ *           how long the answer was, if that is told: a word about a document is seldom the last
  *   tail    by turn
  *   shared  by the number of uses
  */
 #include "base/check.h"
 #include "policy/path.h"
 
-#define TURNS   6u /* 0 to 4, and more. */
+#define TURNS   5u /* 0 to 3, and more. */
+#define ANSWERS 5u /* Not known, and four lengths. */
 #define LENGTHS 8u
-#define BODY    0u
-#define TAIL    (BODY + TURNS * LENGTHS)
-#define SHARED  (TAIL + 16u)
+#define BODIES  (ANSWERS * LENGTHS) /* Of a turn. */
+#define TAIL    (TURNS * BODIES)
+#define SHARED  (TAIL + TURNS)
 #define USES    16u
 _Static_assert(SHARED + USES <= YB_HAZARD_CLASSES, "classes of each sort");
 
@@ -29,13 +31,25 @@ is_tail(uint32_t class_index)
 static bool
 is_shared(uint32_t class_index)
 {
-    return class_index >= SHARED && class_index < YB_HAZARD_CLASSES;
+    return class_index >= SHARED && class_index < SHARED + USES;
 }
 
 static uint32_t
 turn_of(uint32_t class_index)
 {
-    return is_tail(class_index) ? class_index - TAIL : class_index / LENGTHS;
+    return is_tail(class_index) ? class_index - TAIL : class_index / BODIES;
+}
+
+static uint32_t
+answer_of(uint32_t tokens)
+{
+    static const uint32_t bounds[ANSWERS] = {0, 1, 31, 127, UINT32_MAX};
+    uint32_t answer = 0;
+
+    while (tokens > bounds[answer]) {
+        answer++;
+    }
+    return answer;
 }
 
 static uint32_t
@@ -51,7 +65,8 @@ body(const struct yb_path_request *request)
     while (count > bounds[length]) {
         length++;
     }
-    return BODY + (turn < TURNS ? turn : TURNS - 1) * LENGTHS + length;
+    return (turn < TURNS ? turn : TURNS - 1) * BODIES +
+           answer_of(request->answer_tokens) * LENGTHS + length;
 }
 
 static uint32_t
@@ -73,9 +88,7 @@ set_classes(struct yb_hazard_class classes[YB_HAZARD_CLASSES])
 {
     for (uint32_t c = 0; c < YB_HAZARD_CLASSES; c++) {
         classes[c].kind = c < TAIL ? 0 : c < SHARED ? 1 : 2;
-        classes[c].family = (uint8_t)(c < TAIL     ? c / LENGTHS * LENGTHS
-                                      : c < SHARED ? TAIL
-                                                   : SHARED);
+        classes[c].family = (uint8_t)(c < TAIL ? c / BODIES * BODIES : c < SHARED ? TAIL : SHARED);
     }
 }
 

@@ -477,8 +477,12 @@ yb_simulator_run(const struct yb_scenario *scenario, const struct yb_trace *trac
         status = yb_simulator_enter(&simulator, YB_SIMULATOR_ARRIVAL, 0,
                                     trace->requests[0].arrival_ns, 0);
     }
-    while (status == YB_OK && yb_agenda_next(simulator.agenda, &event)) {
+    for (uint64_t events = 1; status == YB_OK && yb_agenda_next(simulator.agenda, &event);
+         events++) {
         status = handle(&simulator, &event);
+        if (scenario->progress != NULL && events % YB_SIMULATOR_PROGRESS_EVENTS == 0) {
+            scenario->progress(scenario->progress_context, simulator.ended);
+        }
     }
     if (status == YB_OK) {
         /* Z1: nobody waits for ever. */

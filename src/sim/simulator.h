@@ -17,7 +17,8 @@
  * What is simplified, so that a figure is not read as more than it is: an engine's devices keep a
  * fixed part for blocks of earlier requests (`device_tokens`) and the rest for those that run; a
  * request that runs holds room for its whole answer from the beginning; an answer's own blocks are
- * not kept, as traces give them no names; reports come when they are due (`report_ns`), lose
+ * not kept, as traces give them no names; policies are told how long an answer is when its prompt's
+ * blocks are kept, which is a decode too early; reports come when they are due (`report_ns`), lose
  * nothing and take no time.
  *
  * Invariants
@@ -45,6 +46,11 @@
 #define YB_SIMULATOR_INSTANCES_MAX  YB_SCHED_PLACES_MAX
 #define YB_SIMULATOR_CONDUCTORS_MAX YB_SCHED_CONDUCTORS_MAX
 #define YB_SIMULATOR_MESSAGE_MAX    256u
+
+/* Hears of a run how many of its requests have ended. It changes nothing of the run. */
+typedef void yb_simulator_progress_fn(void *context, uint32_t ended);
+
+#define YB_SIMULATOR_PROGRESS_EVENTS 256u
 
 /* What is simulated. Zero means: none, or the default of sched. */
 struct yb_scenario {
@@ -77,6 +83,9 @@ struct yb_scenario {
 
     uint64_t report_ns; /* Instances report at most so often; 0: before each decision. */
     uint64_t seed;
+
+    yb_simulator_progress_fn *progress; /* After every YB_SIMULATOR_PROGRESS_EVENTS events. */
+    void *progress_context;
 };
 
 /* Where the tokens of prompts came from. */

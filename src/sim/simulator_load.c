@@ -351,6 +351,7 @@ use_of(const struct yb_simulator *simulator, uint32_t request, uint32_t index)
             index == 0 ? YB_STOCK_NO_BLOCK : yb_simulator_block(simulator, request, index - 1),
         .position = index + 1,
         .request = request + 1ull,
+        .answer_tokens = simulator->trace->requests[request].output_tokens,
         .now_ns = yb_agenda_now(simulator->agenda),
     };
 }

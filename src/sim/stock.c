@@ -304,7 +304,11 @@ make_room(struct yb_stock *stock, uint32_t shelf_index)
 static struct yb_policy_use
 told_of(const struct yb_stock_use *use)
 {
-    return (struct yb_policy_use){.request = use->request, .position = use->position};
+    return (struct yb_policy_use){
+        .request = use->request,
+        .position = use->position,
+        .answer_tokens = use->answer_tokens,
+    };
 }
 
 static void

@@ -72,9 +72,10 @@ struct yb_stock_copy *yb_stock_first(struct yb_stock *stock, uint32_t block);
 
 /* What a policy may be told of a use. */
 struct yb_stock_use {
-    uint32_t parent;   /* The block before it; YB_STOCK_NO_BLOCK: none, or unknown. */
-    uint32_t position; /* In its prompt, the first is 1; 0: not known. */
-    uint64_t request;  /* A number that no other has; 0: not known. */
+    uint32_t parent;        /* The block before it; YB_STOCK_NO_BLOCK: none, or unknown. */
+    uint32_t position;      /* In its prompt, the first is 1; 0: not known. */
+    uint32_t answer_tokens; /* How long the answer is; 0: not known. */
+    uint64_t request;       /* A number that no other has; 0: not known. */
     uint64_t now_ns;
 };
 

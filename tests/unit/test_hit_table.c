@@ -200,7 +200,12 @@ test_hit_table__trajectory_is_ahead_of_lru_and_never_behind(void **state)
                              (int)yb_hit_size(j), (int)tags, ours, lru);
                 }
                 assert_true(i != 0 || yb_hit_size(j) != 5000 || ours > lru + 0.04);
-                assert_true(i != 0 || yb_hit_size(j) != 10000 || ours > lru + 0.022);
+                if (yb_hit_size(j) == 10000) { /* Answers tell which documents are done with. */
+                    double ahead[] = {tags == YB_HIT_TAGS_FULL ? 0.03 : 0.022,
+                                      tags == YB_HIT_TAGS_FULL ? 0.06 : 0.02, 0.018};
+
+                    assert_true(ours > lru + ahead[i]);
+                }
             }
             assert_true(i != 0 || yb_hit_size(j) != 5000 ||
                         hit(trace, "workload", 5000, YB_HIT_TAGS_FULL) > lru + 0.015);

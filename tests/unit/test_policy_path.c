@@ -129,6 +129,7 @@ struct pool {
     enum tags tags;
     uint64_t now_ns;
     uint32_t count;
+    uint32_t answer_tokens; /* Of the next request. */
 };
 
 /* Use one block of a request. Returns whether it was there. */
@@ -141,7 +142,8 @@ step(struct pool *pool, const uint32_t *path, uint32_t i, uint64_t request)
         .size = 1,
         .linked = pool->tags != TAGS_NONE,
         .use = {.request = pool->tags == TAGS_FULL ? request : 0,
-                .position = pool->tags == TAGS_NONE ? 0 : i + 1},
+                .position = pool->tags == TAGS_NONE ? 0 : i + 1,
+                .answer_tokens = pool->answer_tokens},
     };
 
     if (block->present) {
@@ -237,6 +239,53 @@ test_policy_path__what_goes_on_stays_among_what_passes_by(void **state)
     }
 }
 
+#define ANSWER_BLOCKS 10u
+#define ANSWER_ROUNDS 43u /* 110 blocks will come again; 320 come meanwhile. */
+
+/* A prompt each second, all alike. One in three is answered with a word and comes again, once, when
+ * ANSWER_ROUNDS others have come; the rest get long answers and do not. Returns the share of
+ * what came again that was there. */
+static double
+hits_of_answers(bool told)
+{
+    struct yb_policy_options options = {.name = "trajectory", .ghost_count = ROOM};
+    struct pool pool = {.tags = TAGS_FULL};
+    uint32_t wanted = 0, found = 0;
+
+    pool.blocks = calloc(NUMBERS, sizeof *pool.blocks);
+    assert_non_null(pool.blocks);
+    assert_int_equal(yb_policy_create(&options, &pool.policy), YB_OK);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        bool again = round % 4 == 3 && round >= ANSWER_ROUNDS;
+        uint32_t prompt = again ? round - ANSWER_ROUNDS : round;
+
+        pool.now_ns += SECOND;
+        pool.answer_tokens = !told ? 0 : !again && prompt % 4 == 0 ? 1 : 500;
+        for (uint32_t i = 0; i < ANSWER_BLOCKS; i++) {
+            uint32_t path[ANSWER_BLOCKS];
+            bool hit;
+
+            for (uint32_t j = 0; j < ANSWER_BLOCKS; j++) {
+                path[j] = prompt * ANSWER_BLOCKS + j;
+            }
+            hit = step(&pool, path, i, round + 1ull);
+            wanted += again && round > ROUNDS / 2;
+            found += again && round > ROUNDS / 2 && hit;
+        }
+    }
+    yb_policy_destroy(&pool.policy);
+    free(pool.blocks);
+    return (double)found / wanted;
+}
+
+static void
+test_policy_path__trajectory_learns_which_answers_are_asked_about_again(void **state)
+{
+    (void)state;
+    assert_true(hits_of_answers(true) > 0.95);
+    assert_true(hits_of_answers(false) < 0.5);
+}
+
 /* ---- what it is told ------------------------------------------------------------------------ */
 
 static void
@@ -277,6 +326,7 @@ main(void)
         cmocka_unit_test(test_policy_path__shares_and_times_are_learned),
         cmocka_unit_test(test_policy_path__records_are_forgotten_in_their_order),
         cmocka_unit_test(test_policy_path__what_goes_on_stays_among_what_passes_by),
+        cmocka_unit_test(test_policy_path__trajectory_learns_which_answers_are_asked_about_again),
         cmocka_unit_test(test_policy_path__a_plan_is_believed_until_it_is_twice_too_late),
     };
 

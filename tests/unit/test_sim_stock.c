@@ -124,6 +124,50 @@ test_sim_stock__policies_are_told_the_position_and_the_request(void **state)
     yb_stock_destroy(&stock);
 }
 
+#define ANSWER_ROUNDS 1500u
+#define ANSWER_AGAIN  43u
+
+static void
+gone_unheard(void *context, uint32_t shelf, uint32_t block)
+{
+    (void)context;
+    (void)shelf;
+    (void)block;
+}
+
+/* A prompt of 10 blocks each second. One in three has an answer of one token, and comes again when
+ * 43 others have come; the rest have long answers, and do not. There is room for those alone. */
+static void
+test_sim_stock__policies_are_told_how_long_the_answer_is(void **state)
+{
+    struct yb_stock *stock;
+    uint32_t found = 0;
+    uint32_t shelf;
+
+    (void)state;
+    assert_int_equal(yb_stock_create(10 * ANSWER_ROUNDS, gone_unheard, NULL, &stock), YB_OK);
+    assert_int_equal(yb_stock_add_shelf(stock, "trajectory", 220, &shelf), YB_OK);
+    for (uint32_t round = 0; round < ANSWER_ROUNDS; round++) {
+        bool again = round % 4 == 3 && round >= ANSWER_AGAIN;
+        uint32_t first = 10 * (again ? round - ANSWER_AGAIN : round);
+
+        for (uint32_t i = 0; i < 10; i++) {
+            struct yb_stock_use use = {
+                .parent = i == 0 ? YB_STOCK_NO_BLOCK : first + i - 1,
+                .position = i + 1,
+                .request = round + 1ull,
+                .answer_tokens = !again && round % 4 == 0 ? 1 : 500,
+                .now_ns = round * 1000000000ull,
+            };
+
+            found += round > ANSWER_ROUNDS / 2 && yb_stock_find(stock, shelf, first + i) != NULL;
+            assert_int_equal(yb_stock_put(stock, shelf, first + i, &use), YB_OK);
+        }
+    }
+    assert_true(found > 9 * (ANSWER_ROUNDS / 2) / 4);
+    yb_stock_destroy(&stock);
+}
+
 /* Every copy by both ways: from the shelf and block, and along the chain of the block. */
 static void
 compare(struct yb_stock *stock, const struct model *model)
@@ -237,6 +281,7 @@ main(void)
             test_sim_stock__the_least_recently_used_goes_and_a_prefix_stays_before_its_suffix),
         cmocka_unit_test(test_sim_stock__without_room_nothing_is_taken),
         cmocka_unit_test(test_sim_stock__policies_are_told_the_position_and_the_request),
+        cmocka_unit_test(test_sim_stock__policies_are_told_how_long_the_answer_is),
         cmocka_unit_test(test_sim_stock__it_has_what_a_plain_table_has_and_balances),
         cmocka_unit_test(test_sim_stock__an_unknown_policy_is_refused),
     };
