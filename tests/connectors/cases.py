@@ -249,6 +249,40 @@ def checkpoint_p2p(harness, name, kind):
         same(reader.call("wrong", names=names), [], "pieces with wrong bytes")
 
 
+def bundles(harness, name):
+    with harness.master() as master:
+        owner, reader = harness.start("bundles", 2)
+        owner.call("new", master=master, segment=64 * MIB)
+        reader.call("new", master=master, segment=0)
+        with harness.case(f"{name}: an object of arrays is put, chunked and whole, and found"):
+            for copy_mode in ("auto", "copy"):
+                for chunk in (None, 1 << 18):
+                    told = f"{copy_mode} {chunk}"
+                    ref = owner.call("put", name=told, copy_mode=copy_mode, chunk_bytes=chunk)
+                    same(reader.call("wrong", name=told, ref=ref), [], "arrays with wrong bytes")
+        with harness.case(f"{name}: one that was removed is not found"):
+            reader.call("remove", ref=ref)
+            try:
+                owner.call("wrong", name=told, ref=ref)
+            except Exception as error:
+                print(f"        {error}"[:200])
+            else:
+                need(False, "it was found")
+        with harness.case(f"{name}: rows of two stages are found whole, in ranges and one by one"):
+            handle = owner.call("put_rows", name="rows")
+            for rows in (None, list(range(5, 9)), [3, 60, 7, 7]):
+                same(reader.call("wrong_rows", name="rows", handle=handle, rows=rows), [],
+                     f"columns with wrong values of rows {rows}")
+        with harness.case(f"{name}: the process whose memory it is killed: reads fail, none hangs"):
+            owner.kill()
+            try:
+                reader.call("wrong_rows", name="rows", handle=handle, rows=None)
+            except Exception as error:
+                print(f"        {error}"[:200])
+            else:
+                need(False, "what was lost was found")
+
+
 def all_of_them(harness):
     kinds = ("host", "device") if harness.standin else ("host",)
     for kind in kinds:
@@ -259,3 +293,4 @@ def all_of_them(harness):
         harness.group(f"checkpoint_p2p, {kind}", checkpoint_p2p, kind)
     harness.group("lmcache_store, save_chunk_meta=true", lmcache_store, True)
     harness.group("lmcache_store, save_chunk_meta=false", lmcache_store, False)
+    harness.group("bundles", bundles)

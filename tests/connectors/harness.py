@@ -119,6 +119,7 @@ class Harness:
         self.master_program = os.path.abspath(master)
         self.standin = standin and os.path.abspath(standin)
         self.only = only
+        self.known = os.path.join(os.path.abspath(build), "known")
         self.logs = os.path.join(os.path.abspath(build), "logs")
         os.makedirs(self.logs, exist_ok=True)
         self.passed = 0
@@ -130,7 +131,8 @@ class Harness:
         found = {k: v for k, v in os.environ.items()
                  if not k.startswith(("MC_", "MOONCAKE_", "VLLM_", "SGLANG_", "LMCACHE_"))}
         found.update({
-            "PYTHONPATH": self.package, "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": f"{self.package}:{self.known}", "CONNECTORS_KNOWN": self.known,
+            "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1", "MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp",
             "MOONCAKE_REQUESTER_LOCAL_HOSTNAME": "127.0.0.1", "VLLM_HOST_IP": "127.0.0.1",
             "VLLM_CPU_KVCACHE_SPACE": "1", "LMCACHE_TRACK_USAGE": "false",

