@@ -37,6 +37,7 @@
     X(HELPER,  50) /* net/helper.c: the job queue of one helper pool */           \
     X(REPLAY,  55) /* net/replay.c: one shard of remembered results */            \
     X(QUEUE,   60) /* base/queue.c: one bounded queue between threads */          \
+    X(HOST,    62) /* node/host.c: how the tiers stand, as of the last pulse */     \
     X(WORKER,  65) /* net/worker.c: who turns a worker's loop */                  \
     X(LOG,     80) /* base/log.c: the sink; taken after any of the above */       \
     X(SPAN,    85) /* base/span.c: readers of the ring; writers take no lock */   \

@@ -66,6 +66,63 @@ add_row(struct yb_output_table *table, const struct yb_wire_member *member)
     return yb_output_table_add(table, cells);
 }
 
+/* What a node says of its tiers below memory; empty: it has none, does not answer, or is of a
+ * version that does not know the question. */
+struct tiers {
+    uint32_t count;
+    struct yb_wire_tier_state each[8];
+};
+
+static void
+ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, struct tiers *out)
+{
+    struct yb_wire_tier_states states;
+
+    out->count = 0;
+    if (member->age_ms > store->cluster.lease_ms ||
+        yb_cli_store_ask_node(store, member,
+                              &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_TIER_STAT}) !=
+            YB_OK ||
+        yb_wire_tier_states_decode(store->reply, store->reply_bytes, &states, NULL) != YB_OK) {
+        return;
+    }
+    for (; out->count < states.tiers.count && out->count < 8; out->count++) {
+        yb_wire_tier_state_at(&states.tiers, out->count, &out->each[out->count]);
+    }
+}
+
+static void
+print_tiers(FILE *out, const struct yb_wire_member *member, const struct tiers *tiers)
+{
+    for (uint32_t i = 0; i < tiers->count; i++) {
+        const struct yb_wire_tier_state *tier = &tiers->each[i];
+
+        if (tier->works == 0) {
+            fprintf(out, "%.*s: its tier %s has stepped aside (%s): %.*s\n", PADDED(member->name),
+                    yb_wire_tier_name(tier->tier), yb_status_name((enum yb_status)tier->status),
+                    PADDED(tier->why));
+        }
+    }
+}
+
+static json_t *
+tiers_json(const struct tiers *tiers)
+{
+    json_t *rows = json_array();
+
+    for (uint32_t i = 0; i < tiers->count; i++) {
+        const struct yb_wire_tier_state *tier = &tiers->each[i];
+
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:b, s:s, s:s%}", "tier",
+                                        yb_wire_tier_name(tier->tier), "works", (int)tier->works,
+                                        "status", yb_status_name((enum yb_status)tier->status),
+                                        "why", (const char *)tier->why,
+                                        strnlen((const char *)tier->why, sizeof(tier->why))));
+    }
+    return rows;
+}
+
 static enum yb_status
 ask_numbers(struct yb_cli_store *store, struct yb_wire_directory_numbers *numbers_out)
 {
@@ -171,7 +228,12 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
         json_t *rows = json_array();
 
         for (uint32_t i = 0; i < store.member_count; i++) {
-            json_array_append_new(rows, member_json(&store.members[i]));
+            json_t *row = member_json(&store.members[i]);
+            struct tiers tiers;
+
+            ask_tiers(&store, &store.members[i], &tiers);
+            json_object_set_new(row, "tiers", tiers_json(&tiers));
+            json_array_append_new(rows, row);
         }
         yb_id_format(store.cluster.cluster, id);
         status =
@@ -186,6 +248,12 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
     } else {
         status = print_nodes(&store);
         print_repair(cli->out, &numbers);
+        for (uint32_t i = 0; i < store.member_count; i++) {
+            struct tiers tiers;
+
+            ask_tiers(&store, &store.members[i], &tiers);
+            print_tiers(cli->out, &store.members[i], &tiers);
+        }
     }
     yb_cli_store_close(&store);
     return status == YB_OK ? 0 : YB_CLI_EXIT_FAILED;

@@ -99,6 +99,30 @@ ready(void *context, char reason_out[YB_HTTP_REASON_BYTES])
     return true;
 }
 
+/* Tiers that have stepped aside. The node serves without them: it is as ready as ever. */
+static json_t *
+ailments(void *context)
+{
+    const struct yb_admin *admin = context;
+    json_t *why = json_array();
+
+    for (uint32_t i = 0; i < yb_roles_count(admin->roles); i++) {
+        struct yb_node_tier_info tiers[YB_NODE_TIERS_MAX];
+        uint32_t count = yb_roles_tiers(admin->roles, i, tiers);
+        struct yb_role_info info;
+
+        yb_roles_info(admin->roles, i, &info);
+        for (uint32_t k = 0; k < count; k++) {
+            if (tiers[k].aside != YB_OK) {
+                json_array_append_new(why, json_sprintf("node %s: tier %s has stepped aside: %s",
+                                                        info.name, yb_wire_tier_name(tiers[k].kind),
+                                                        tiers[k].why));
+            }
+        }
+    }
+    return why;
+}
+
 static enum yb_status
 metrics(void *context, char **text_out, size_t *length_out)
 {
@@ -515,6 +539,7 @@ yb_admin_create(struct yb_process *process, struct yb_roles *roles, struct yb_ad
         .secret = process->credentials.auth != NULL,
         .allowed = allowed,
         .ready = ready,
+        .ailments = ailments,
         .metrics = metrics,
         .nodes = nodes,
         .config = config,

@@ -530,3 +530,13 @@ yb_roles_info(const struct yb_roles *roles, uint32_t index, struct yb_role_info 
         .state = node.state,
     };
 }
+
+uint32_t
+yb_roles_tiers(const struct yb_roles *roles, uint32_t index,
+               struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX])
+{
+    uint32_t first = roles->directory.role != NULL ? 1 : 0;
+
+    YB_ASSERT(index < yb_roles_count(roles));
+    return index < first ? 0 : yb_node_host_tiers(roles->nodes[index - first], infos_out);
+}

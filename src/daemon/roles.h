@@ -25,6 +25,7 @@
 #include "daemon/process.h"
 #include "net/address.h"
 #include "net/role.h"
+#include "node/node.h"
 #include "yuebing/status.h"
 
 #define YB_ROLES_NODES_MAX 64u
@@ -80,5 +81,10 @@ struct yb_role_info {
 
 uint32_t yb_roles_count(const struct yb_roles *roles);
 void yb_roles_info(const struct yb_roles *roles, uint32_t index, struct yb_role_info *info_out);
+
+/* How the tiers of a node below memory stand, the fastest first. Returns how many there are: of a
+ * directory none. */
+uint32_t yb_roles_tiers(const struct yb_roles *roles, uint32_t index,
+                        struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX]);
 
 #endif /* YB_DAEMON_ROLES_H */

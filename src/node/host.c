@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/lock.h"
 #include "net/loop.h"
 #include "net/role.h"
 #include "node/node_internal.h"
@@ -43,6 +44,9 @@ struct yb_node_host {
     _Atomic uint64_t live;
     _Atomic uint64_t blocks;
     _Atomic uint8_t state;
+    struct yb_lock lock; /* Of what follows. */
+    struct yb_node_tier_info tiers[YB_NODE_TIERS_MAX];
+    uint32_t tier_count;
 };
 
 /* ---- events of the role, on its worker ------------------------------------------------------- */
@@ -68,6 +72,9 @@ on_pulse(void *owner)
     atomic_store(&host->live, info.live);
     atomic_store(&host->blocks, info.blocks);
     atomic_store(&host->state, info.state);
+    yb_lock_acquire(&host->lock);
+    host->tier_count = yb_node_tier_infos(host->node, host->tiers);
+    yb_lock_release(&host->lock);
     atomic_store(&host->turned_ns, yb_clock_now(host->clock));
 }
 
@@ -356,6 +363,7 @@ yb_node_host_open(const struct yb_node_host_options *options, struct yb_node_hos
     host->magic = HOST_MAGIC;
     host->clock = options->worker.loop.clock;
     host->log = options->node.log;
+    yb_lock_init(&host->lock, YB_LOCK_HOST);
     yb_net_random_system(NULL, &host->identity, sizeof(host->identity));
     room = sizeof(host->name) - 1;
     room -= length > 0 && options->node.name[length - 1] == ':' ? strlen("65535") : 0;
@@ -478,6 +486,7 @@ yb_node_host_close(struct yb_node_host **host_ref)
     if (host->role != NULL) {
         yb_role_destroy(&host->role);
     }
+    yb_lock_fini(&host->lock);
     host->magic = 0;
     free(host);
 }
@@ -501,4 +510,17 @@ yb_node_host_info(const struct yb_node_host *host, struct yb_node_host_info *inf
         .blocks = atomic_load(&host->blocks),
         .state = atomic_load(&host->state),
     };
+}
+
+uint32_t
+yb_node_host_tiers(struct yb_node_host *host, struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX])
+{
+    uint32_t count;
+
+    YB_ASSERT_OBJ(host, HOST_MAGIC);
+    yb_lock_acquire(&host->lock);
+    count = host->tier_count;
+    memcpy(infos_out, host->tiers, sizeof(host->tiers));
+    yb_lock_release(&host->lock);
+    return count;
 }

@@ -96,4 +96,8 @@ struct yb_node_host_info {
 };
 void yb_node_host_info(const struct yb_node_host *host, struct yb_node_host_info *info_out);
 
+/* How its tiers below memory stood then, the fastest first. Returns how many there are. */
+uint32_t yb_node_host_tiers(struct yb_node_host *host,
+                            struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX]);
+
 #endif /* YB_NODE_HOST_H */

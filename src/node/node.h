@@ -161,6 +161,18 @@ struct yb_node_info {
 };
 void yb_node_info(struct yb_node *node, struct yb_node_info *info_out);
 
+/* How one of its tiers below memory stands. */
+#define YB_NODE_WHY_BYTES 256u
+struct yb_node_tier_info {
+    enum yb_wire_tier kind;
+    enum yb_status aside;        /* OK: it works. */
+    char why[YB_NODE_WHY_BYTES]; /* If not: a sentence with the remedy. */
+};
+
+/* Tell of each, the fastest first. Returns how many there are. */
+uint32_t yb_node_tier_infos(const struct yb_node *node,
+                            struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX]);
+
 /* Recompute every number from the blocks and compare; `why_out` says what differs. */
 bool yb_node_check(struct yb_node *node, char *why_out, size_t why_bytes);
 

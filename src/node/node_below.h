@@ -19,9 +19,11 @@
  *       every tier (RULES A14).
  *   L3  A block's DRAM is not given away while a store reads it, and no more than a part of the
  *       pool is kept for that (RULES C2).
+ *   L4  At most one load of a block is under way; whoever wants it joins (RULES C5).
  *   L5  What a tier loses while the block is on its way to another is withdrawn after the other has
  *       been named: the directory never sees the block nowhere.
- *   L4  At most one load of a block is under way; whoever wants it joins (RULES C5).
+ *   L6  A block that may lie in a tier that failed as it was stored has a record, in doubt, until
+ *       the tier has told: so what ends the block kills it there, too.
  */
 #ifndef YB_NODE_NODE_BELOW_H
 #define YB_NODE_NODE_BELOW_H
@@ -44,9 +46,13 @@ struct yb_node_level {
     struct yb_tier *tier; /* NULL: it could not be opened. */
     uint8_t number;
     enum yb_wire_tier kind;
-    bool recovered;       /* All that it has was found. */
-    enum yb_status aside; /* OK: it works. */
-    char why[256];        /* If not. */
+    bool recovered;        /* All that it has was found. */
+    bool complete;         /* That was so once: what it did not name then was not there. */
+    bool again;            /* All of it is found anew: what is not has been lost. */
+    uint32_t recheck_left; /* Records to look at for that. */
+    uint32_t recheck_at;
+    enum yb_status aside;        /* OK: it works. */
+    char why[YB_NODE_WHY_BYTES]; /* If not. */
 };
 
 /* A block on its way down. */
@@ -164,6 +170,14 @@ struct yb_node_below {
     uint32_t sweep_at;
 };
 
+static inline void
+yb_node_doubt(struct yb_shelf_record *record, uint32_t level, bool doubt)
+{
+    uint32_t bit = 1u << level;
+
+    record->doubt = (doubt ? record->doubt | bit : record->doubt & ~bit) & 15u;
+}
+
 /* ---- node_tier.c ---- */
 
 /* Return the LIVE record under which a reader may have the block from below; NULL: none, and
@@ -171,8 +185,9 @@ struct yb_node_below {
 struct yb_shelf_record *yb_node_below_find(struct yb_node *node, uint32_t tenant, struct yb_id hash,
                                            uint64_t grant, enum yb_status *status_out);
 
-/* Whether a level takes operations. */
+/* Whether a level takes operations; and whether it has at least what it had, as far as it can. */
 bool yb_node_level_works(const struct yb_node_level *level);
+bool yb_node_level_reads(const struct yb_node_level *level);
 
 /* Tell the directory that a block is in a tier now, or not any more. */
 void yb_node_below_publish(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,

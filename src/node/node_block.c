@@ -242,6 +242,7 @@ yb_node_doom(struct yb_node *node, struct yb_block *block, uint8_t fate, bool wi
         tenant->live--;
     }
     node->granted_count--;
+    yb_node_below_left_memory(node, block);
     yb_block_unlink(node->blocks, block);
     block->state = YB_BLOCK_DOOMED;
     if (block->pins > 0) {

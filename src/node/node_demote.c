@@ -37,6 +37,18 @@ storing_end(struct yb_node_storing *storing)
     yb_pool_give(below->stores, storing);
 }
 
+/* Whether the tier will tell what has become of the block, while that is in memory still. A disk
+ * that failed is read again when it is back. */
+static bool
+is_told_later(const struct yb_node *node, const struct yb_shelf_record *record, uint32_t level)
+{
+    const struct yb_block *block = yb_block_granted(node->blocks, record->hash);
+
+    return node->below->levels[level].kind == YB_WIRE_TIER_SSD &&
+           !yb_node_level_works(&node->below->levels[level]) && block != NULL &&
+           block->grant == record->grant;
+}
+
 bool
 yb_node_below_stored(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,
                      enum yb_status status)
@@ -50,13 +62,17 @@ yb_node_below_stored(struct yb_node *node, struct yb_shelf_record *record, uint3
     record->storing &= (uint8_t)~bit;
     if (status == YB_OK) {
         record->resident |= bit;
+        yb_node_doubt(record, level, false);
         yb_node_below_publish(node, record, level, YB_WIRE_MODE_ADD_REPLICA); /* L1 */
     } else {
         yb_node_count(node, YB_NODE_STAT_STORES_FAILED, 1);
     }
     yb_node_below_withdraw_gone(node, record);
-    if (status == YB_IN_DOUBT && record->resident == 0 && record->storing == 0) {
-        record->resident |= bit; /* It may be there all the same: */
+    if (status == YB_IN_DOUBT) {
+        yb_node_doubt(record, level, true); /* L6 */
+    }
+    if (status == YB_IN_DOUBT && record->resident == 0 && record->storing == 0 &&
+        !is_told_later(node, record, level)) {
         yb_node_below_end(node, record);
         return true;
     }

@@ -576,6 +576,7 @@ void yb_node_removals_killed(struct yb_node *node);
 void yb_node_removals_end(struct yb_node *node);
 void yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out);
 void yb_node_stat_handle(void *service, struct yb_request *request);
+void yb_node_tier_stat_handle(void *service, struct yb_request *request);
 void yb_node_block_stat_handle(void *service, struct yb_request *request);
 
 /* ---- node_watch.c --------------------------------------------------------------------------- */
@@ -621,6 +622,9 @@ void yb_node_below_accessed(struct yb_node *node, struct yb_block *block);
 
 /* Whether a tier below has the block, so that memory may forget it. */
 bool yb_node_lies_below(const struct yb_node *node, const struct yb_block *block);
+
+/* A block goes from memory, for whatever reason. */
+void yb_node_below_left_memory(struct yb_node *node, const struct yb_block *block);
 
 /* Let a block that lies nowhere below go down. Returns whether it does, and stays until then. */
 bool yb_node_demote(struct yb_node *node, struct yb_block *block);

@@ -193,7 +193,7 @@ pump(struct yb_node *node)
         below->dead_first = record->dead_next;
         below->dead_last = below->dead_first == 0 ? 0 : below->dead_last;
         killing->sequence = ++below->kill_sequence;
-        killing_begin(killing, record->resident | record->storing);
+        killing_begin(killing, record->resident | record->storing | record->doubt);
         if (killing->left == 0 && killing->failed == 0) { /* No tier has it. */
             killing->sequence = 0;
             yb_shelf_give(below->shelf, record);

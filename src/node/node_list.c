@@ -132,7 +132,7 @@ read_head(struct list *list, const struct yb_shelf_record *record)
     for (uint32_t i = 0; i < node->below->level_count && status != YB_OK; i++) {
         const struct yb_node_level *level = &node->below->levels[i];
 
-        if ((record->resident >> i & 1) == 0 || !yb_node_level_works(level)) {
+        if ((record->resident >> i & 1) == 0 || !yb_node_level_reads(level)) {
             continue;
         }
         head->item = (struct yb_wire_list_item){

@@ -250,7 +250,7 @@ start(struct yb_node_loading *loading)
         struct yb_node_level *level = &below->levels[i];
 
         if ((record->resident >> i & 1) == 0 || (loading->tried >> i & 1) != 0 ||
-            !yb_node_level_works(level)) {
+            !yb_node_level_reads(level)) {
             continue;
         }
         loading->tried |= (uint8_t)(1u << i);
@@ -678,7 +678,7 @@ yb_node_await_lift(struct yb_node *node, struct yb_request *request, struct yb_i
     memcpy(lift->body, request->body, request->body_bytes);
     status = YB_NOT_FOUND;
     for (uint32_t i = 0; i < node->below->level_count && status != YB_OK; i++) {
-        if ((record->resident >> i & 1) != 0 && yb_node_level_works(&node->below->levels[i])) {
+        if ((record->resident >> i & 1) != 0 && yb_node_level_reads(&node->below->levels[i])) {
             status = yb_tier_load(node->below->levels[i].tier, &lift->load);
         }
     }

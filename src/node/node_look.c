@@ -404,6 +404,28 @@ yb_node_stat_handle(void *service, struct yb_request *request)
     yb_request_reply(request, YB_OK, out, (uint32_t)length, NULL, 0);
 }
 
+void
+yb_node_tier_stat_handle(void *service, struct yb_request *request)
+{
+    struct yb_node_tier_info infos[YB_NODE_TIERS_MAX];
+    struct yb_wire_tier_state states[YB_NODE_TIERS_MAX];
+    struct yb_wire_tier_states answer = {.tiers = {.native = states}};
+    uint8_t out[YB_WIRE_TIER_STATES_BYTES + YB_NODE_TIERS_MAX * YB_WIRE_TIER_STATE_BYTES];
+    size_t length = 0;
+
+    answer.tiers.count = yb_node_tier_infos(service, infos);
+    for (uint32_t i = 0; i < answer.tiers.count; i++) {
+        states[i] = (struct yb_wire_tier_state){
+            .tier = (uint8_t)infos[i].kind,
+            .works = infos[i].aside == YB_OK,
+            .status = infos[i].aside,
+        };
+        memcpy(states[i].why, infos[i].why, sizeof(states[i].why));
+    }
+    YB_ASSERT(yb_wire_tier_states_encode(&answer, out, sizeof(out), &length) == YB_OK);
+    yb_request_reply(request, YB_OK, out, (uint32_t)length, NULL, 0);
+}
+
 static struct yb_wire_block_info
 block_info(struct yb_node *node, uint32_t tenant, struct yb_id hash)
 {

@@ -21,6 +21,12 @@ yb_node_level_works(const struct yb_node_level *level)
     return level->tier != NULL && level->aside == YB_OK;
 }
 
+bool
+yb_node_level_reads(const struct yb_node_level *level)
+{
+    return level->tier != NULL;
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static uint64_t
@@ -115,12 +121,25 @@ yb_node_below_withdraw_gone(struct yb_node *node, struct yb_shelf_record *record
 bool
 yb_node_below_forget(struct yb_node *node, struct yb_shelf_record *record)
 {
-    if (record->state != YB_SHELF_LIVE || record->resident != 0 || record->storing != 0) {
+    if (record->state != YB_SHELF_LIVE || record->resident != 0 || record->storing != 0 ||
+        record->doubt != 0) {
         return false;
     }
     yb_node_load_end(node, record);
     yb_shelf_give(node->below->shelf, record);
     return true;
+}
+
+void
+yb_node_below_left_memory(struct yb_node *node, const struct yb_block *block)
+{
+    struct yb_shelf_record *record =
+        node->below != NULL ? yb_shelf_of(node->below->shelf, block->hash, block->grant) : NULL;
+
+    if (record != NULL && record->state == YB_SHELF_LIVE && record->resident == 0 &&
+        record->storing == 0) {
+        yb_node_below_end(node, record); /* In doubt, and nowhere else: it is not to come back. */
+    }
 }
 
 /* ---- what tiers tell ------------------------------------------------------------------------- */
@@ -139,6 +158,16 @@ is_past(struct yb_node *node, const struct yb_tier_record *found, uint32_t tenan
            (found->expires_unix_ms != 0 && found->expires_unix_ms <= now_ms);
 }
 
+/* Whether a block that a tier has found anew was ended while nobody knew that it is there. What was
+ * not ended is known (L6), or lies in memory. */
+static bool
+is_a_ghost(const struct yb_node_level *level, const struct yb_tier_record *found)
+{
+    const struct yb_block *block = yb_block_granted(level->node->blocks, found->hash);
+
+    return level->complete && (block == NULL || block->grant != found->grant);
+}
+
 static bool
 on_found(void *owner, const struct yb_tier_record *found)
 {
@@ -147,6 +176,7 @@ on_found(void *owner, const struct yb_tier_record *found)
     struct yb_node_below *below = node->below;
     uint32_t tenant = yb_node_tenant(node, found->tenant);
     struct yb_shelf_record *record = yb_shelf_find(below->shelf, found->hash);
+    bool ghost = record == NULL && is_a_ghost(level, found);
 
     if (tenant == UINT32_MAX || is_past(node, found, tenant)) {
         return false;
@@ -169,6 +199,11 @@ on_found(void *owner, const struct yb_tier_record *found)
     record->replicas = found->replicas;
     record->expires_s = (uint32_t)((found->expires_unix_ms + 999) / 1000);
     record->resident |= (uint8_t)(1u << level->number);
+    yb_node_doubt(record, level->number, false);
+    if (ghost) {
+        yb_node_below_end(node, record);
+        return false;
+    }
     node->grant_max = found->grant > node->grant_max ? found->grant : node->grant_max;
     below->unclaimed_left = yb_shelf_span(below->shelf);
     return true;
@@ -182,6 +217,11 @@ on_recovered(void *owner, enum yb_status status)
     struct yb_tier_info info;
 
     level->recovered = status == YB_OK;
+    level->complete = level->complete || level->recovered;
+    if (level->recovered && level->again) {
+        level->again = false;
+        level->recheck_left = yb_shelf_span(node->below->shelf);
+    }
     yb_tier_info(level->tier, &info);
     yb_log_info(node->options.log, "node", "a tier has told what it holds",
                 yb_log_str("tier", info.name), yb_log_status("status", status),
@@ -201,16 +241,11 @@ was_last(const struct yb_node_level *level, const struct yb_shelf_record *record
 }
 
 static void
-on_tier_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
+lose(struct yb_node_level *level, struct yb_shelf_record *record, enum yb_status why)
 {
-    struct yb_node_level *level = owner;
     struct yb_node *node = level->node;
-    struct yb_shelf_record *record = yb_shelf_of(node->below->shelf, hash, grant);
     uint8_t bit = (uint8_t)(1u << level->number);
 
-    if (record == NULL || record->state != YB_SHELF_LIVE || (record->resident & bit) == 0) {
-        return;
-    }
     yb_node_count(node, YB_NODE_STAT_BELOW_LOST, 1);
     record->resident &= (uint8_t)~bit;
     yb_node_below_withdraw_gone(node, record);
@@ -220,6 +255,45 @@ on_tier_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
         return;
     }
     (void)yb_node_below_forget(node, record);
+}
+
+static void
+on_tier_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
+{
+    struct yb_node_level *level = owner;
+    struct yb_shelf_record *record = yb_shelf_of(level->node->below->shelf, hash, grant);
+
+    if (record != NULL && record->state == YB_SHELF_LIVE &&
+        (record->resident >> level->number & 1) != 0) {
+        lose(level, record, why);
+    }
+}
+
+/* A tier that had failed has read all of its medium again: what it has not found is not there. Some
+ * records at a time. */
+static void
+recheck(struct yb_node_level *level)
+{
+    struct yb_shelf *shelf = level->node->below->shelf;
+    uint32_t bit = 1u << level->number;
+
+    for (uint32_t i = 0; i < WALK_STEP && level->recheck_left > 0 && level->recovered; i++) {
+        struct yb_shelf_record *record =
+            yb_shelf_at(shelf, level->recheck_at++ % yb_shelf_span(shelf));
+        struct yb_tier_found found;
+
+        level->recheck_left--;
+        if (record->state != YB_SHELF_LIVE || ((record->resident | record->doubt) & bit) == 0 ||
+            (yb_tier_find(level->tier, record->hash, &found) && found.grant == record->grant)) {
+            continue;
+        }
+        yb_node_doubt(record, level->number, false);
+        if ((record->resident & bit) != 0) {
+            lose(level, record, YB_NO_SPACE);
+        } else {
+            (void)yb_node_below_forget(level->node, record);
+        }
+    }
 }
 
 static bool
@@ -237,7 +311,13 @@ static void
 on_aside(void *owner, enum yb_status status, const char *why)
 {
     struct yb_node_level *level = owner;
+    struct yb_tier_info info;
 
+    yb_tier_info(level->tier, &info);
+    if (status == YB_OK && info.recovering) {
+        level->recovered = false;
+        level->again = true;
+    }
     level->aside = status;
     (void)snprintf(level->why, sizeof(level->why), "%s", why);
     if (status != YB_OK) {
@@ -434,6 +514,9 @@ yb_node_below_tick(struct yb_node *node)
     if (node->below == NULL) {
         return;
     }
+    for (uint32_t i = 0; i < node->below->level_count; i++) {
+        recheck(&node->below->levels[i]);
+    }
     sweep(node);
     name_found(node);
     say_listed(node);
@@ -531,6 +614,23 @@ yb_node_visit_below(struct yb_node *node,
             }
         }
     }
+}
+
+uint32_t
+yb_node_tier_infos(const struct yb_node *node,
+                   struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX])
+{
+    uint32_t count = node->below != NULL ? node->below->level_count : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct yb_node_level *level = &node->below->levels[i];
+
+        infos_out[i] = (struct yb_node_tier_info){.kind = level->kind, .aside = level->aside};
+        if (level->aside != YB_OK) {
+            (void)snprintf(infos_out[i].why, YB_NODE_WHY_BYTES, "%s", level->why);
+        }
+    }
+    return count;
 }
 
 uint64_t

@@ -47,9 +47,10 @@ struct yb_shelf_record {
     uint16_t loading; /* Number of the load under way; 0: none. */
     uint8_t resident; /* The medium has acknowledged it. */
     uint8_t storing;
-    uint8_t claimed; /* The directory names it there. */
-    uint8_t told;    /* The directory was told, and has not answered. */
-    uint8_t state;   /* enum yb_shelf_state */
+    uint8_t claimed;   /* The directory names it there. */
+    uint8_t told;      /* The directory was told, and has not answered. */
+    uint8_t state : 4; /* enum yb_shelf_state */
+    uint8_t doubt : 4; /* Nobody knows whether it is there: the tier failed as it came. */
     uint8_t replicas;
 };
 _Static_assert(sizeof(struct yb_shelf_record) == 64, "one for each block below DRAM");

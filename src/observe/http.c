@@ -149,6 +149,17 @@ may_change(const struct yb_http *http, struct MHD_Connection *connection, struct
 
 /* ---- paths ---------------------------------------------------------------------------------- */
 
+/* 200 in any case: to start it again would mend nothing. */
+static struct answer
+healthy(const struct yb_http_source *source)
+{
+    json_t *why = source->ailments != NULL ? source->ailments(source->context) : json_array();
+    const char *status = json_array_size(why) > 0 ? "DEGRADED" : "OK";
+
+    return json_answer(MHD_HTTP_OK, json_pack("{s:s, s:s, s:o}", "status", status, "auth",
+                                              source->secret ? "secret" : "open", "why", why));
+}
+
 static struct answer
 ready(const struct yb_http *http)
 {
@@ -306,8 +317,7 @@ route(const struct yb_http *http, struct yb_http_asked *asked)
         return say(MHD_HTTP_METHOD_NOT_ALLOWED, "INVALID", "this path takes GET");
     }
     if (strcmp(path, "/healthz") == 0) {
-        return json_answer(MHD_HTTP_OK, json_pack("{s:s, s:s}", "status", "OK", "auth",
-                                                  source->secret ? "secret" : "open"));
+        return healthy(source);
     }
     if (strcmp(path, "/readyz") == 0) {
         return ready(http);

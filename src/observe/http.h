@@ -2,7 +2,7 @@
  *
  * http.h -- the admin port: health, metrics, and a look at the store, over HTTP/1.1.
  *
- *     GET    /healthz              200: the process lives
+ *     GET    /healthz              200: the process lives, and how well
  *     GET    /readyz               200: it serves; 503 with the reason why not
  *     GET    /metrics              the Prometheus text format
  *     GET    /v1/nodes             who holds blocks
@@ -83,6 +83,8 @@ struct yb_http_source {
     bool secret; /* Whether there is one. */
     bool (*allowed)(void *context, const char *token, size_t length);
     bool (*ready)(void *context, char reason_out[YB_HTTP_REASON_BYTES]);
+    /* What does not work though the process serves: texts, each with a remedy. May be NULL. */
+    json_t *(*ailments)(void *context);
     enum yb_status (*metrics)(void *context, char **text_out, size_t *length_out);
     enum yb_status (*nodes)(void *context, json_t **out);
     enum yb_status (*config)(void *context, json_t **out);

@@ -52,6 +52,7 @@ struct walk {
     uint32_t replace_weight;
     uint64_t directory_due_ns; /* A directory that lost its file starts then; 0: none waits. */
     bool fresh;
+    bool broken[STORE_NODES_MAX][YB_NODE_TIERS_MAX]; /* Media that fail. */
 };
 
 static uint32_t
@@ -336,7 +337,7 @@ act_on_medium(struct walk *walk)
     uint32_t tier = below(walk, walk->world->options.tiers);
     struct yb_memory_faults *faults =
         yb_memory_medium_faults(store_node(walk->world, node)->media[tier]);
-    uint32_t what = below(walk, 6);
+    uint32_t what = below(walk, 7);
 
     TRACE(walk, "medium %u of node %u: %u", tier, node, what);
     switch (what) {
@@ -345,6 +346,11 @@ act_on_medium(struct walk *walk)
     case 2: faults->load_fail += 3; break;
     case 3: faults->load_corrupt += 1; break;
     case 4: faults->kill_fail += 2; break;
+    case 5:
+        walk->broken[node][tier] = !walk->broken[node][tier];
+        yb_memory_medium_break(store_node(walk->world, node)->media[tier],
+                               walk->broken[node][tier]);
+        break;
     default: *faults = (struct yb_memory_faults){.stalled = false}; break;
     }
 }
@@ -493,6 +499,7 @@ settle(struct walk *walk)
         for (uint32_t tier = 0; tier < world->options.tiers; tier++) {
             *yb_memory_medium_faults(store_node(world, i)->media[tier]) =
                 (struct yb_memory_faults){.stalled = false};
+            yb_memory_medium_break(store_node(world, i)->media[tier], false);
         }
         store_drain(world, i, false);
     }

@@ -498,6 +498,118 @@ test_tiers__what_the_disk_refuses_the_object_store_takes(void **state)
     store_steps_end(world);
 }
 
+/* ---- a disk that fails ----------------------------------------------------------------------- */
+
+static void
+break_disk(struct store_world *world, bool broken)
+{
+    yb_memory_medium_break(store_node(world, 0)->media[0], broken);
+    store_run_ms(world, 300);
+}
+
+static void
+test_tiers__a_disk_that_failed_is_used_again_without_a_restart(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = LONG_AGO_MS});
+    break_disk(world, true);
+    assert_int_equal(below_of(world, 0)->levels[0].aside, YB_IO);
+    assert_non_null(strstr(below_of(world, 0)->levels[0].why, "mend it"));
+    DO(world, {STEP_GET, .key = 1, .value = 77}, {STEP_PUT, .key = 2, .value = 78},
+       {STEP_GET, .key = 2, .value = 78}); /* What it has is read, and the node lives on. */
+    break_disk(world, false);
+    assert_int_equal(below_of(world, 0)->levels[0].aside, YB_OK);
+    DO(world, {STEP_PUT, .key = 3, .value = 79}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200},
+       {STEP_GET, .key = 1, .value = 77}, {STEP_GET, .key = 3, .value = 79});
+    store_steps_end(world);
+}
+
+static void
+test_tiers__what_a_disk_does_not_have_any_more_when_it_is_back_is_gone(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
+       {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = LONG_AGO_MS});
+    break_disk(world, true);
+    yb_memory_medium_empty(store_node(world, 0)->media[0]);
+    break_disk(world, false);
+    assert_int_equal(yb_shelf_count(below_of(world, 0)->shelf), 0);
+    DO(world, {STEP_EXIST, .key = 1, .wanted = YB_NOT_FOUND}, {STEP_PUT, .key = 1, .value = 78},
+       {STEP_GET, .client = 1, .key = 1, .value = 78});
+    store_steps_end(world);
+}
+
+/* A log that was clearing a segment when it failed finds blocks again that it had given up. */
+static void
+test_tiers__what_was_given_up_and_removed_is_not_believed_when_it_is_found_again(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    const struct yb_node_level *level = &below_of(world, 0)->levels[0];
+    struct yb_tier_record record;
+    bool wanted;
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 100});
+    record = (struct yb_tier_record){.hash = hash_of(world, 1),
+                                     .grant = block_of(world, 1)->grant,
+                                     .flush = block_of(world, 1)->flush,
+                                     .size = block_of(world, 1)->size,
+                                     .tenant = "default"};
+    DO(world, {STEP_REMOVE, .key = 1}, {STEP_WAIT, .ms = 100});
+    wanted = level->tier->events->found(level->tier->owner, &record);
+    assert_false(wanted);
+    DO(world, {STEP_WAIT, .ms = 300}, {STEP_EXIST, .key = 1, .wanted = YB_NOT_FOUND});
+    assert_int_equal(yb_shelf_count(below_of(world, 0)->shelf), 0); /* It was killed. */
+    store_steps_end(world);
+}
+
+/* L6: it fails while the block is being stored; then the block is removed; then it is back, and may
+ * have the block after all. */
+static void
+test_tiers__what_was_being_stored_when_a_disk_failed_does_not_come_back(void **state)
+{
+    uint32_t kept = 0;
+
+    (void)state;
+    for (uint32_t round = 0; round < 12; round++) {
+        struct store_world *world =
+            store_steps_begin(&(struct store_options){.seed = unit_seed("fails") + round,
+                                                      .nodes = 1,
+                                                      .clients = 1,
+                                                      .tiers = 1,
+                                                      .tier_ms = 40});
+        const struct yb_shelf_record *record;
+        uint32_t key = 1;
+        struct store_op *op;
+        bool doubt;
+
+        DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_WAIT, .ms = 20});
+        break_disk(world, true);
+        record = yb_shelf_find(below_of(world, 0)->shelf, hash_of(world, 1));
+        doubt = record != NULL && record->doubt != 0;
+        kept += doubt;
+        op = store_op(world, 0, YB_CLIENT_REMOVE, &key, 1, 5000);
+        store_submit(op);
+        store_run_ms(world, 300);
+        if (doubt) { /* It cannot be said yet that it is gone. */
+            assert_int_equal(op->done, 0);
+        }
+        break_disk(world, false);
+        assert_true(store_settle(world, 6000));
+        assert_int_equal(op->items[0].status, YB_OK);
+        DO(world, {STEP_CRASH, .node = 1}, {STEP_START, .node = 1}, {.kind = STEP_READY},
+           {STEP_WAIT, .ms = 500}, {STEP_GET, .key = 1, .wanted = YB_NOT_FOUND});
+        store_steps_end(world);
+    }
+    assert_true(kept > 0); /* It was known that it might be there. */
+}
+
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 /* C5: many readers of one block are one load. */
@@ -615,6 +727,11 @@ main(void)
         cmocka_unit_test(test_tiers__a_block_on_its_way_down_stays_named),
         cmocka_unit_test(test_tiers__what_is_removed_on_its_way_down_does_not_come_back),
         cmocka_unit_test(test_tiers__what_the_disk_refuses_the_object_store_takes),
+        cmocka_unit_test(test_tiers__a_disk_that_failed_is_used_again_without_a_restart),
+        cmocka_unit_test(test_tiers__what_a_disk_does_not_have_any_more_when_it_is_back_is_gone),
+        cmocka_unit_test(
+            test_tiers__what_was_given_up_and_removed_is_not_believed_when_it_is_found_again),
+        cmocka_unit_test(test_tiers__what_was_being_stored_when_a_disk_failed_does_not_come_back),
         cmocka_unit_test(test_tiers__readers_of_one_block_share_its_load),
         cmocka_unit_test(test_tiers__a_load_that_nobody_waits_for_ends),
         cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),

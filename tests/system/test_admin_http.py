@@ -208,6 +208,46 @@ def _():
             connection.close()
 
 
+@case("a tier that has stepped aside is told of with its remedy, and the node serves without it")
+def _():
+    remedy = "give the node an empty directory"
+    with folder() as path:
+        with serve("--data-dir", path) as server:
+            until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
+            code, found = ask(server, "GET", "/healthz")
+            expect(code == 200 and found["status"] == "OK" and found["why"] == [], str(found))
+            listed = nodes(server, "--json")
+            rows = json.loads(listed)["nodes"][0]["tiers"]
+            expect([(r["tier"], r["works"], r["why"]) for r in rows] == [("ssd", True, "")],
+                   str(rows))
+            expect("stepped aside" not in nodes(server), "nothing to tell")
+        log = os.path.join(path, "ssd", "log")
+        with open(log, "r+b") as file:  # It becomes something that is not ours.
+            file.write(b"somebody else's" * 100000)
+        with serve("--data-dir", path) as server:
+            until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready without it")
+            until(lambda: ask(server, "GET", "/healthz")[1]["status"] == "DEGRADED", "told")
+            code, found = ask(server, "GET", "/healthz")
+            expect(code == 200 and len(found["why"]) == 1 and "tier ssd" in found["why"][0] and
+                   log.removesuffix("/log") in found["why"][0] and remedy in found["why"][0],
+                   str(found))
+            expect('yuebing_node_tier_works{tier="ssd"} 0' in ask(server, "GET", "/metrics")[1],
+                   "the metric")
+            rows = json.loads(nodes(server, "--json"))["nodes"][0]["tiers"]
+            expect(len(rows) == 1 and not rows[0]["works"] and remedy in rows[0]["why"] and
+                   rows[0]["status"] == "UNSUPPORTED", str(rows))
+            text = nodes(server)
+            expect("its tier ssd has stepped aside (UNSUPPORTED): " in text and remedy in text,
+                   text)
+            put(server, "key")  # It serves.
+
+
+def nodes(server, *words):
+    done = run("nodes", "--directory", server.ready["directory"], *words)
+    expect(done.code == 0, done.err)
+    return done.out
+
+
 def stands_still(server):
     """What readyz says within a while after a thread was stopped, if that matters to it."""
     until_s = time.monotonic() + 1.5 * SLOWER

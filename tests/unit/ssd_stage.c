@@ -103,7 +103,7 @@ failure(struct stage_device *device, const struct yb_ssd_io *io)
     if (io->kind == YB_SSD_IO_RESERVE) {
         return device->fail_reserve;
     }
-    *fail = 0;
+    *fail = device->fails ? error : 0;
     return error;
 }
 

@@ -40,6 +40,7 @@ struct stage_device {
     int fail_next_write; /* errno, once. */
     int fail_next_sync;
     int fail_next_read;
+    bool fails;       /* Not the next one alone, but all that follow. */
     int fail_reserve; /* Every one. */
     bool short_transfers;
     uint64_t random;

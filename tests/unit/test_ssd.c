@@ -590,7 +590,7 @@ test_ssd__a_medium_that_fails_makes_it_step_aside(void **state)
         } else {
             stage.device->fail_next_sync = EIO;
         }
-        assert_int_equal(stage_put(&stage, 2, 20, 5000), YB_IO);
+        assert_int_equal(stage_put(&stage, 2, 20, 5000), YB_IN_DOUBT);
         check_aside(&stage, YB_IO, "look at the disk");
         assert_int_equal(stage_put(&stage, 3, 30, 5000), YB_IO);
         assert_int_equal(stage_kill(&stage, stage_hash(1), 10), YB_IO);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Goal: a log whose directory cannot be opened says so, and is used without a restart once it
- * can be. Method: real directories, on a clock of the test's own: one that another has locked; one
- * whose file system is mounted read-only, in a mount namespace of this process's own.
+ * Goal: a log whose directory cannot be opened, or whose medium fails, says so, and is used without
+ * a restart once it can be. Method: real directories, on a clock of the test's own: one that
+ * another has locked; one whose file system is mounted read-only, in a mount namespace of this
+ * process's own. And a medium in memory, which fails for as long as the test says so.
  */
 #include "ssd_stage.h"
 
@@ -15,12 +16,16 @@
 static void
 open_there(struct stage *stage, const char *directory)
 {
+    char name[64] = "";
+
     stage_init(stage);
     stage->turn_ns = YB_NS_PER_MS;
     stage->options.device = NULL;
-    stage->options.directory = directory;
+    (void)snprintf(name, sizeof(name), "%s", directory);
+    stage->options.directory = name;
     stage->options.io = "threads";
     assert_int_equal(yb_ssd_create(&stage->options, &stage->tier), YB_OK);
+    memset(name, 'x', sizeof(name) - 1); /* It is not the tier's. */
     stage_turns(stage, 3);
 }
 
@@ -140,11 +145,136 @@ test_ssd_back__a_read_only_file_system_is_used_when_it_is_writable(void **state)
     (void)state;
 }
 
+/* ---- a medium that fails ------------------------------------------------------------------- */
+
+#define SIZE 5000u
+
+/* Let so much time pass that every pause is over. */
+static void
+wait_long(struct stage *stage)
+{
+    stage->now_ns += 61 * YB_NS_PER_S;
+    stage_turns(stage, 200);
+}
+
+static void
+fail_from_now_on(struct stage *stage, uint32_t what, int error)
+{
+    stage->device->fails = true;
+    *(what == 0   ? &stage->device->fail_next_write
+      : what == 1 ? &stage->device->fail_next_sync
+                  : &stage->device->fail_next_read) = error;
+}
+
+static void
+work_again(struct stage *stage)
+{
+    stage->device->fails = false;
+    stage->device->fail_next_write = stage->device->fail_next_sync = 0;
+    stage->device->fail_next_read = 0;
+    stage->recovered = false;
+    stage->found_count = 0;
+    for (uint32_t i = 0; !stage->recovered; i++) {
+        assert_true(i < 10);
+        wait_long(stage);
+    }
+    assert_int_equal(stage->aside, YB_OK);
+    assert_int_equal(stage->recovered_status, YB_OK);
+}
+
+static void
+test_ssd_back__a_medium_that_takes_writes_again_is_used_again(void **state)
+{
+    static const int errors[] = {EIO, EIO, ENOSPC};
+
+    (void)state;
+    for (uint32_t round = 0; round < 3; round++) {
+        struct stage stage;
+
+        stage_init(&stage);
+        stage_open(&stage, false);
+        assert_int_equal(stage_put(&stage, 1, 10, SIZE), YB_OK);
+        assert_int_equal(stage_put(&stage, 2, 20, SIZE), YB_OK);
+        assert_int_equal(stage_kill(&stage, stage_hash(2), 20), YB_OK);
+        fail_from_now_on(&stage, round == 1, errors[round]);
+        assert_int_equal(stage_put(&stage, 3, 30, SIZE), YB_IN_DOUBT);
+        for (uint32_t i = 0; i < 5; i++) { /* Meanwhile what was there is read, and that is all. */
+            wait_long(&stage);
+            assert_int_equal(stage.aside, YB_IO);
+            assert_int_equal(stage_get(&stage, 1, 10, NULL), YB_OK);
+            assert_int_equal(stage_put(&stage, 4, 40, SIZE), YB_IO);
+            assert_int_equal(stage_kill(&stage, stage_hash(1), 10), YB_IO);
+        }
+        work_again(&stage);
+        assert_int_equal(stage_get(&stage, 1, 10, NULL), YB_OK);
+        assert_int_equal(stage_get(&stage, 2, 0, NULL), YB_NOT_FOUND);
+        for (uint32_t i = 0; i < 200; i++) { /* Room is found, and reclaimed, as ever. */
+            assert_int_equal(stage_put(&stage, 100 + i, 1000 + i, SIZE), YB_OK);
+            assert_int_equal(stage_get(&stage, 100 + i, 0, NULL), YB_OK);
+        }
+        stage_close(&stage);
+        stage_open(&stage, false);
+        assert_int_equal(stage_get(&stage, 299, 0, NULL), YB_OK);
+        assert_int_equal(stage_get(&stage, 2, 0, NULL), YB_NOT_FOUND);
+        stage_fini(&stage);
+    }
+}
+
+/* Nothing of what was known before counts: here the disk is another one by now. */
+static void
+test_ssd_back__what_is_there_then_is_read_anew(void **state)
+{
+    static uint8_t before[STAGE_IMAGE_BYTES];
+    struct stage stage;
+
+    (void)state;
+    stage_init(&stage);
+    stage_open(&stage, false);
+    assert_int_equal(stage_put(&stage, 1, 10, SIZE), YB_OK);
+    memcpy(before, yb_ssd_memory_bytes(stage.memory), STAGE_IMAGE_BYTES);
+    assert_int_equal(stage_put(&stage, 2, 20, SIZE), YB_OK);
+    fail_from_now_on(&stage, 0, EIO);
+    assert_int_equal(stage_put(&stage, 3, 30, SIZE), YB_IN_DOUBT);
+    fail_from_now_on(&stage, 2, EIO); /* Nor can it be read. */
+    stage.recovered = false;
+    wait_long(&stage);
+    assert_int_equal(stage.recovered_status, YB_IO);
+    assert_int_equal(stage.aside, YB_IO);
+    memcpy(yb_ssd_memory_bytes(stage.memory), before, STAGE_IMAGE_BYTES);
+    work_again(&stage);
+    assert_int_equal(stage.found_count, 1);
+    assert_int_equal(stage_get(&stage, 1, 10, NULL), YB_OK);
+    assert_int_equal(stage_get(&stage, 2, 0, NULL), YB_NOT_FOUND);
+    assert_int_equal(stage_put(&stage, 2, 21, SIZE), YB_OK);
+    assert_int_equal(stage_get(&stage, 2, 21, NULL), YB_OK);
+    stage_fini(&stage);
+}
+
+static void
+test_ssd_back__it_stops_in_the_middle_of_a_trial(void **state)
+{
+    (void)state;
+    for (uint32_t turns = 0; turns < 12; turns++) {
+        struct stage stage;
+
+        stage_init(&stage);
+        stage_open(&stage, false);
+        stage.device->fail_next_write = EIO;
+        assert_int_equal(stage_put(&stage, 1, 10, SIZE), YB_IN_DOUBT);
+        stage.now_ns += 61 * YB_NS_PER_S;
+        stage_turns(&stage, turns);
+        stage_fini(&stage);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ssd_back__a_directory_that_was_locked_is_used_when_it_is_free),
+        cmocka_unit_test(test_ssd_back__a_medium_that_takes_writes_again_is_used_again),
+        cmocka_unit_test(test_ssd_back__what_is_there_then_is_read_anew),
+        cmocka_unit_test(test_ssd_back__it_stops_in_the_middle_of_a_trial),
         cmocka_unit_test(test_ssd_back__it_stops_while_it_waits_for_its_directory),
         cmocka_unit_test(test_ssd_back__a_read_only_file_system_is_used_when_it_is_writable),
     };

@@ -21,6 +21,7 @@ _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWER_BYTES, "no gap in copy_answer");
 _Static_assert(26 + 6 == YB_WIRE_INSTRUCTION_BLOCK_BYTES, "no gap in instruction_block");
 _Static_assert(6 + 2 == YB_WIRE_INSTRUCTION_OUTCOME_BYTES, "no gap in instruction_outcome");
 _Static_assert(38 + 2 == YB_WIRE_LIST_ITEM_BYTES, "no gap in list_item");
+_Static_assert(8 + 256 == YB_WIRE_TIER_STATE_BYTES, "no gap in tier_state");
 _Static_assert(56 + 8 == YB_WIRE_BLOCK_INFO_BYTES, "no gap in block_info");
 _Static_assert(16 + 8 == YB_WIRE_PUT_BYTES, "no gap in put");
 _Static_assert(32 + 8 == YB_WIRE_PUT_PULL_BYTES, "no gap in put_pull");
@@ -45,6 +46,7 @@ _Static_assert(16 + 8 == YB_WIRE_LIST_QUESTION_BYTES, "no gap in list_question")
 _Static_assert(16 + 8 == YB_WIRE_LISTING_BYTES, "no gap in listing");
 _Static_assert(16 + 8 == YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES, "no gap in remove_unheld_answer");
 _Static_assert(184 + 8 == YB_WIRE_NODE_NUMBERS_BYTES, "no gap in node_numbers");
+_Static_assert(4 + 4 == YB_WIRE_TIER_STATES_BYTES, "no gap in tier_states");
 _Static_assert(4 + 4 == YB_WIRE_BLOCK_INFOS_BYTES, "no gap in block_infos");
 _Static_assert(4 + 4 == YB_WIRE_GONE_BYTES, "no gap in gone");
 
@@ -69,6 +71,7 @@ yb_wire_node_type_name(uint32_t value)
     case YB_WIRE_NODE_TYPE_WATCH: return "watch";
     case YB_WIRE_NODE_TYPE_LEAVE: return "leave";
     case YB_WIRE_NODE_TYPE_INSTRUCT: return "instruct";
+    case YB_WIRE_NODE_TYPE_TIER_STAT: return "tier_stat";
     default: return "unknown";
     }
 }
@@ -667,6 +670,44 @@ list_item_list_check(const struct yb_wire_list_item_list *list, struct yb_wire_e
         }
         yb_wire_list_item_at(list, i, &value);
         if (!list_item_check(&value, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+tier_state_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 2, 2)) {
+        return yb_wire_bad(error, "tier_state", "reserved", "reserved bytes must be zero", (uint64_t)bytes[2]);
+    }
+    return true;
+}
+
+static bool
+tier_state_check(const struct yb_wire_tier_state *value, struct yb_wire_error *error)
+{
+    if (value->works > 1) {
+        return yb_wire_bad(error, "tier_state", "works", "above its maximum", (uint64_t)value->works);
+    }
+    if (value->status > 0) {
+        return yb_wire_bad(error, "tier_state", "status", "a status is zero or negative", (uint64_t)value->status);
+    }
+    return true;
+}
+
+static bool
+tier_state_list_check(const struct yb_wire_tier_state_list *list, struct yb_wire_error *error)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct yb_wire_tier_state value;
+
+        if (list->native == NULL && !tier_state_check_fixed(list->wire + (size_t)i * YB_WIRE_TIER_STATE_BYTES, error)) {
+            return false;
+        }
+        yb_wire_tier_state_at(list, i, &value);
+        if (!tier_state_check(&value, error)) {
             return false;
         }
     }
@@ -3274,6 +3315,109 @@ yb_wire_node_numbers_decode(const uint8_t *bytes, size_t length, struct yb_wire_
     }
     yb_wire_node_numbers_load(bytes, &value);
     if (!node_numbers_check(&value, error) || !node_numbers_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+tier_states_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 4, 4)) {
+        return yb_wire_bad(error, "tier_states", "reserved", "reserved bytes must be zero", (uint64_t)bytes[4]);
+    }
+    return true;
+}
+
+static bool
+tier_states_check(const struct yb_wire_tier_states *value, struct yb_wire_error *error)
+{
+    if (value->tiers.count > 8) {
+        return yb_wire_bad(error, "tier_states", "tiers", "longer than its maximum", (uint64_t)value->tiers.count);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_tier_states_load(const uint8_t *bytes, struct yb_wire_tier_states *out)
+{
+    out->tiers = (struct yb_wire_tier_state_list){yb_wire_get_u32(bytes + 0), NULL, NULL};
+}
+
+static inline void
+yb_wire_tier_states_store(const struct yb_wire_tier_states *value, uint8_t *bytes)
+{
+    yb_wire_put_u32(bytes + 0, value->tiers.count);
+    memset(bytes + 4, 0, 4);
+}
+
+static bool
+tier_states_check_tails(const struct yb_wire_tier_states *value, struct yb_wire_error *error)
+{
+    if (!tier_state_list_check(&value->tiers, error)) {
+        return false;
+    }
+    return true;
+}
+
+static bool
+tier_states_take(const uint8_t *bytes, size_t length, struct yb_wire_tier_states *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_TIER_STATES_BYTES;
+
+    if (length - at < (size_t)value->tiers.count * YB_WIRE_TIER_STATE_BYTES) {
+        return yb_wire_bad(error, "tier_states", "tiers", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->tiers.wire = bytes + at;
+    at += (size_t)value->tiers.count * YB_WIRE_TIER_STATE_BYTES;
+    if (at != length) {
+        return yb_wire_bad(error, "tier_states", "length", "bytes left over behind the message", length);
+    }
+    return tier_states_check_tails(value, error);
+}
+
+size_t
+yb_wire_tier_states_size(const struct yb_wire_tier_states *value)
+{
+    return (size_t)YB_WIRE_TIER_STATES_BYTES + (size_t)value->tiers.count * YB_WIRE_TIER_STATE_BYTES;
+}
+
+enum yb_status
+yb_wire_tier_states_encode(const struct yb_wire_tier_states *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_TIER_STATES_BYTES;
+
+    if (!tier_states_check(value, NULL) || !tier_states_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_tier_states_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_tier_states_store(value, out);
+    for (uint32_t i = 0; i < value->tiers.count; i++, at += YB_WIRE_TIER_STATE_BYTES) {
+        struct yb_wire_tier_state item;
+
+        yb_wire_tier_state_at(&value->tiers, i, &item);
+        yb_wire_tier_state_store(&item, out + at);
+    }
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_tier_states_decode(const uint8_t *bytes, size_t length, struct yb_wire_tier_states *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_tier_states value;
+
+    if (length < YB_WIRE_TIER_STATES_BYTES) {
+        yb_wire_bad(error, "tier_states", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_tier_states_load(bytes, &value);
+    if (!tier_states_check_fixed(bytes, error) || !tier_states_check(&value, error) || !tier_states_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

@@ -42,6 +42,7 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_WATCH = 110, /* A reader waits for news of blocks that it read lately and that are gone. No body. Reply: `gone`, when there is some, or nothing before the deadline. */
     YB_WIRE_NODE_TYPE_LEAVE = 111, /* The sender does not want items of its gets or pins any more. Body: `leaves`. No reply body. What waits for a load leaves it, and is answered CANCELLED; the last one out cancels the load. */
     YB_WIRE_NODE_TYPE_INSTRUCT = 112, /* From a conductor, which is an administrator: see to it that blocks lie in this node's memory. Body: `instruction`. Reply: `instruction_record`, once each of them has its outcome. Again is harmless. */
+    YB_WIRE_NODE_TYPE_TIER_STAT = 113, /* No body. Reply: `tier_states`. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -985,6 +986,61 @@ yb_wire_list_item_at(const struct yb_wire_list_item_list *list, uint32_t index, 
     }
 }
 
+/* How a tier below memory stands. */
+enum {
+    YB_WIRE_TIER_STATE_BYTES = 264,
+    YB_WIRE_TIER_STATE_AT_TIER = 0,
+    YB_WIRE_TIER_STATE_AT_WORKS = 1,
+    YB_WIRE_TIER_STATE_AT_RESERVED = 2,
+    YB_WIRE_TIER_STATE_AT_STATUS = 4,
+    YB_WIRE_TIER_STATE_AT_WHY = 8,
+};
+
+struct yb_wire_tier_state {
+    uint8_t tier; /* Which: `tier` of the directory's table. */
+    uint8_t works; /* 1: it takes and gives blocks; 0: it has stepped aside. */
+    int32_t status; /* Aside: why. */
+    uint8_t why[256]; /* Aside: a sentence with the remedy, padded with zero bytes. */
+};
+
+/* Move the fixed part between bytes and struct, without any check. */
+static inline void
+yb_wire_tier_state_load(const uint8_t *bytes, struct yb_wire_tier_state *out)
+{
+    out->tier = yb_wire_get_u8(bytes + 0);
+    out->works = yb_wire_get_u8(bytes + 1);
+    out->status = (int32_t)yb_wire_get_u32(bytes + 4);
+    memcpy(out->why, bytes + 8, 256);
+}
+
+static inline void
+yb_wire_tier_state_store(const struct yb_wire_tier_state *value, uint8_t *bytes)
+{
+    yb_wire_put_u8(bytes + 0, value->tier);
+    yb_wire_put_u8(bytes + 1, value->works);
+    memset(bytes + 2, 0, 2);
+    yb_wire_put_u32(bytes + 4, (uint32_t)value->status);
+    memcpy(bytes + 8, value->why, 256);
+}
+
+/* A list of tier_state. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
+struct yb_wire_tier_state_list {
+    uint32_t count;
+    const uint8_t *wire;
+    const struct yb_wire_tier_state *native;
+};
+
+/* Copy item `index`, which must be below `count`, out of a list. */
+static inline void
+yb_wire_tier_state_at(const struct yb_wire_tier_state_list *list, uint32_t index, struct yb_wire_tier_state *out)
+{
+    if (list->native != NULL) {
+        *out = list->native[index];
+    } else {
+        yb_wire_tier_state_load(list->wire + (size_t)index * YB_WIRE_TIER_STATE_BYTES, out);
+    }
+}
+
 /* One block, for people. */
 enum {
     YB_WIRE_BLOCK_INFO_BYTES = 64,
@@ -1811,6 +1867,30 @@ YB_CHECKED enum yb_status yb_wire_node_numbers_encode(const struct yb_wire_node_
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_node_numbers_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_node_numbers *out, struct yb_wire_error *error);
+
+/* Of all tiers below memory, the fastest first. */
+enum {
+    YB_WIRE_TIER_STATES_BYTES = 8,
+    YB_WIRE_TIER_STATES_BYTES_MAX = 2120,
+    YB_WIRE_TIER_STATES_TIERS_MAX = 8,
+    YB_WIRE_TIER_STATES_AT_TIERS = 0,
+    YB_WIRE_TIER_STATES_AT_RESERVED = 4,
+};
+
+struct yb_wire_tier_states {
+    struct yb_wire_tier_state_list tiers; /* None: blocks lie in memory alone. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_tier_states_size(const struct yb_wire_tier_states *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_tier_states_encode(const struct yb_wire_tier_states *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_tier_states_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_tier_states *out, struct yb_wire_error *error);
 
 /* One answer for each item, in the same order. */
 enum {

@@ -47,6 +47,8 @@ struct yb_memory_medium {
     struct flushed flushed[TENANTS_MAX];
     uint32_t flushed_count;
     struct yb_memory_faults faults;
+    bool broken;
+    struct memory_tier *tier; /* That uses it; NULL: none. */
     bool dead; /* Its node has crashed: the tier that is left does nothing to it any more. */
 };
 
@@ -71,6 +73,7 @@ struct memory_tier {
     uint32_t count;
     bool stopping;
     bool recovering;
+    bool aside;
     uint64_t recover_ns;
     struct yb_tier_info info;
 };
@@ -140,6 +143,15 @@ struct yb_memory_faults *
 yb_memory_medium_faults(struct yb_memory_medium *medium)
 {
     return &medium->faults;
+}
+
+void
+yb_memory_medium_empty(struct yb_memory_medium *medium)
+{
+    YB_ASSERT(medium->broken);
+    while (medium->kept != NULL) {
+        kept_free(medium, &medium->kept);
+    }
 }
 
 /* Take away what a kill names. */
@@ -234,6 +246,7 @@ wake(struct memory_tier *memory)
 {
     uint64_t next_ns = memory->recovering && !memory->medium->dead ? memory->recover_ns : YB_NEVER;
 
+    next_ns = memory->aside != memory->medium->broken && !memory->stopping ? 0 : next_ns;
     for (uint32_t i = 0; i < memory->count; i++) {
         const struct work *work = &memory->works[i];
         uint64_t due_ns =
@@ -260,6 +273,9 @@ begin(struct yb_tier *tier, struct yb_tier_op *op, enum kind kind, uint64_t take
 
     if (memory->stopping) {
         return YB_CLOSED;
+    }
+    if (memory->aside && kind != LOAD) {
+        return YB_IO;
     }
     if (memory->count == OPS_MAX) {
         return YB_AGAIN;
@@ -568,6 +584,69 @@ recover(struct memory_tier *memory)
     }
 }
 
+/* It has failed: what was being written is there, or is not. */
+static void
+break_off(struct memory_tier *memory)
+{
+    struct yb_memory_medium *medium = memory->medium;
+
+    memory->aside = true;
+    while (medium->killing != NULL) {
+        settle_kill(medium, &medium->killing, chance(medium));
+    }
+    for (uint32_t i = 0; i < memory->count;) {
+        struct work *work = &memory->works[i];
+        struct yb_tier_op *op = work->op;
+
+        if (work->kind == LOAD) {
+            i++;
+            continue;
+        }
+        if (work->kept != NULL && (work->stale || chance(medium))) {
+            take_back(memory, work);
+        } else if (work->kept != NULL) {
+            work->kept->synced = true;
+        }
+        memmove(work, work + 1, (memory->count - i - 1) * sizeof(*work));
+        memory->count--;
+        op->done(op, YB_IN_DOUBT);
+    }
+}
+
+/* It was broken off, or mended. */
+static void
+turn(struct memory_tier *memory)
+{
+    const struct yb_tier_events *events = memory->tier.events;
+
+    if (!memory->medium->broken) {
+        memory->aside = false;
+        memory->recovering = true;
+        memory->recover_ns = now_of(memory) + memory->options.recover_ns;
+        for (struct kept *kept = memory->medium->kept; kept != NULL; kept = kept->next) {
+            kept->known = kept->leaving = false;
+        }
+        events->aside(memory->tier.owner, YB_OK, "");
+        return;
+    }
+    if (memory->recovering) {
+        memory->recovering = false;
+        events->recovered(memory->tier.owner, YB_IO);
+    }
+    memory->aside = true;
+    events->aside(memory->tier.owner, YB_IO, "the medium was broken off: mend it");
+    break_off(memory);
+}
+
+void
+yb_memory_medium_break(struct yb_memory_medium *medium, bool broken)
+{
+    medium->broken = broken;
+    if (medium->tier != NULL) {
+        wake(medium->tier);
+    }
+}
+
 static void
 fired(struct yb_timer *timer)
 {
@@ -575,6 +654,9 @@ fired(struct yb_timer *timer)
         (struct memory_tier *)((uint8_t *)timer - offsetof(struct memory_tier, timer));
     bool stalled = memory->medium->faults.stalled;
 
+    if (memory->aside != memory->medium->broken && !memory->stopping && !memory->medium->dead) {
+        turn(memory);
+    }
     if (memory->recovering && !stalled && !memory->medium->dead &&
         memory->recover_ns <= now_of(memory)) {
         recover(memory);
@@ -708,6 +790,7 @@ memory_info(struct yb_tier *tier, struct yb_tier_info *info_out)
 
     *info_out = memory->info;
     info_out->recovering = memory->recovering;
+    info_out->aside = memory->aside ? YB_IO : YB_OK;
     info_out->capacity = memory->medium->capacity;
     info_out->used = info_out->live = memory->medium->used;
     info_out->blocks = memory->medium->blocks;
@@ -747,6 +830,7 @@ memory_destroy(struct yb_tier *tier)
         kept->known = kept->leaving = false;
     }
     memory->tier.magic = 0;
+    memory->medium->tier = NULL;
     free(memory);
 }
 
@@ -777,6 +861,7 @@ yb_memory_tier_create(const struct yb_memory_tier_options *options, struct yb_ti
     memory->options = *options;
     memory->medium = options->medium;
     memory->medium->dead = false;
+    memory->medium->tier = memory;
     memory->recovering = true;
     memory->recover_ns = now_of(memory) + options->recover_ns;
     yb_timer_init(&memory->timer, fired);

@@ -43,6 +43,13 @@ struct yb_memory_faults {
 };
 struct yb_memory_faults *yb_memory_medium_faults(struct yb_memory_medium *medium);
 
+/* Let it fail until it is mended: stores and kills end, and whether they have happened nobody
+ * knows; what was RESIDENT is read. Then the tier is back, and finds everything anew. */
+void yb_memory_medium_break(struct yb_memory_medium *medium, bool broken);
+
+/* While it is broken: somebody has put an empty one in its place. */
+void yb_memory_medium_empty(struct yb_memory_medium *medium);
+
 /* The tier that used it was destroyed by a crash: what was under way has happened, or not. */
 void yb_memory_medium_crash(struct yb_memory_medium *medium);
 

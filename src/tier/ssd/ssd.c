@@ -12,9 +12,6 @@
 #include "base/check.h"
 #include "tier/ssd/ssd_internal.h"
 
-#define OPEN_PAUSE_NS     YB_NS_PER_S
-#define OPEN_PAUSE_MAX_NS (60 * YB_NS_PER_S)
-
 struct yb_ssd *
 yb_ssd_of(struct yb_tier *tier)
 {
@@ -283,10 +280,13 @@ yb_ssd_step_aside(struct yb_ssd *ssd, enum yb_status status, const char *format,
 void
 yb_ssd_failed(struct yb_ssd *ssd, const char *what, int error)
 {
-    yb_ssd_step_aside(ssd, YB_IO,
-                      "%s: cannot %s: %s; nothing more is written there: look at the disk and the "
-                      "kernel's log, then start the node again",
-                      ssd->options.directory, what, strerrordesc_np(error));
+    if (ssd->aside == YB_OK) {
+        yb_ssd_step_aside(ssd, YB_IO,
+                          "%s: cannot %s: %s; nothing more is written there until a trial of it "
+                          "succeeds: look at the disk and the kernel's log",
+                          ssd->options.directory, what, strerrordesc_np(error));
+        yb_ssd_back_later(ssd);
+    }
 }
 
 static void
@@ -302,45 +302,6 @@ tell(struct yb_ssd *ssd)
         ssd->told_recovered = true;
         events->recovered(ssd->base.owner, ssd->aside);
     }
-}
-
-/* ---- opening ----------------------------------------------------------------------------- */
-
-/* Open the medium, and read what is there. As long as that fails nothing of it is known and nothing
- * was said of it, so to try again is as good as a start: it may have been another process's, or its
- * file system read-only. */
-static void
-open_medium(struct yb_ssd *ssd)
-{
-    char why[YB_SSD_WHY_BYTES] = "";
-    enum yb_status status =
-        yb_ssd_device_open(ssd->loop, ssd->options.directory, ssd->options.io, &ssd->device, why);
-
-    if (status != YB_OK) {
-        yb_ssd_step_aside(ssd, status, "%s", why);
-        yb_loop_arm(ssd->loop, &ssd->open_timer,
-                    yb_deadline_after(yb_loop_now(ssd->loop), ssd->open_pause_ns));
-        ssd->open_pause_ns *= ssd->open_pause_ns < OPEN_PAUSE_MAX_NS / 2 ? 2 : 1;
-        return;
-    }
-    if (ssd->aside != YB_OK) {
-        yb_log_info(ssd->options.log, "ssd", "the tier is back",
-                    yb_log_str("directory", ssd->options.directory));
-        ssd->aside = YB_OK;
-        ssd->why[0] = '\0';
-        ssd->tell_aside = true;
-        ssd->told_recovered = false;
-    }
-    yb_ssd_recover_start(ssd);
-    yb_ssd_wake(ssd);
-}
-
-static void
-open_fired(struct yb_timer *timer)
-{
-    struct yb_ssd *ssd = (struct yb_ssd *)((uint8_t *)timer - offsetof(struct yb_ssd, open_timer));
-
-    open_medium(ssd);
 }
 
 /* ---- deadlines -------------------------------------------------------------------------- */
@@ -495,7 +456,7 @@ ssd_info(struct yb_tier *tier, struct yb_tier_info *info_out)
     info_out->aside = ssd->aside;
     info_out->capacity = ssd->options.capacity;
     info_out->used = used;
-    info_out->index_bytes = yb_ssd_index_bytes(ssd->index);
+    info_out->index_bytes = ssd->index != NULL ? yb_ssd_index_bytes(ssd->index) : 0;
 }
 
 static void
@@ -504,8 +465,15 @@ ssd_stop(struct yb_tier *tier)
     struct yb_ssd *ssd = yb_ssd_of(tier);
 
     ssd->stopping = true;
-    yb_loop_disarm(ssd->loop, &ssd->open_timer);
+    yb_loop_disarm(ssd->loop, &ssd->back.timer);
     yb_ssd_wake(ssd);
+}
+
+bool
+yb_ssd_is_quiet(const struct yb_ssd *ssd)
+{
+    return ssd->ended.count == 0 && ssd->under_way == 0 && yb_ssd_write_idle(ssd) &&
+           yb_ssd_load_idle(ssd) && yb_ssd_kill_idle(ssd) && yb_ssd_reclaim_idle(ssd);
 }
 
 static bool
@@ -514,9 +482,7 @@ ssd_idle(const struct yb_tier *tier)
     const struct yb_ssd *ssd = (const struct yb_ssd *)tier;
 
     YB_ASSERT_OBJ(ssd, YB_SSD_MAGIC);
-    return ssd->ended.count == 0 && ssd->under_way == 0 && !ssd->tell_aside &&
-           yb_ssd_write_idle(ssd) && yb_ssd_load_idle(ssd) && yb_ssd_kill_idle(ssd) &&
-           yb_ssd_reclaim_idle(ssd);
+    return !ssd->tell_aside && yb_ssd_is_quiet(ssd);
 }
 
 static void
@@ -525,13 +491,14 @@ ssd_destroy(struct yb_tier *tier)
     struct yb_ssd *ssd = yb_ssd_of(tier);
 
     yb_loop_undefer(ssd->loop, &ssd->task);
-    yb_loop_disarm(ssd->loop, &ssd->open_timer);
+    yb_loop_disarm(ssd->loop, &ssd->back.timer);
     yb_loop_disarm(ssd->loop, &ssd->deadline_timer);
     yb_loop_disarm(ssd->loop, &ssd->sync_timer);
     if (ssd->device != NULL) {
         ssd->device->ops->close(ssd->device);
     }
     yb_ssd_memory_fini(ssd);
+    free(ssd->strings);
     ssd->magic = 0;
     ssd->base.magic = 0;
     free(ssd);
@@ -585,6 +552,7 @@ run_task(struct yb_task *task)
         yb_ssd_kill_pump(ssd);
     }
     yb_ssd_recover_pump(ssd);
+    yb_ssd_back_pump(ssd);
     tell(ssd);
     last = ssd->ended.tail;
     while (last != NULL && op != last) {
@@ -623,6 +591,23 @@ set_defaults(struct yb_ssd_options *o)
     o->directory = o->directory == NULL ? "the log" : o->directory;
 }
 
+/* The medium may have to be opened again at any time: its names are kept. */
+static bool
+keep_names(struct yb_ssd *ssd)
+{
+    struct yb_ssd_options *o = &ssd->options;
+    size_t directory_bytes = strlen(o->directory) + 1;
+    size_t io_bytes = strlen(o->io) + 1;
+
+    ssd->strings = malloc(directory_bytes + io_bytes);
+    if (ssd->strings == NULL) {
+        return false;
+    }
+    o->directory = memcpy(ssd->strings, o->directory, directory_bytes);
+    o->io = memcpy(ssd->strings + directory_bytes, o->io, io_bytes);
+    return true;
+}
+
 static bool
 are_valid(const struct yb_ssd_options *o)
 {
@@ -652,6 +637,9 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
         status = YB_INVALID;
         goto err_free;
     }
+    if (!keep_names(ssd)) {
+        goto err_free;
+    }
     ssd->base = (struct yb_tier){.magic = YB_TIER_MAGIC,
                                  .ops = &ssd_ops,
                                  .events = options->events,
@@ -660,8 +648,7 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
     ssd->loop = options->loop;
     ssd->task.run = run_task;
     ssd->deadline_ns = YB_NEVER;
-    ssd->open_pause_ns = OPEN_PAUSE_NS;
-    yb_timer_init(&ssd->open_timer, open_fired);
+    yb_ssd_back_init(ssd);
     yb_timer_init(&ssd->deadline_timer, deadline_fired);
     yb_timer_init(&ssd->sync_timer, yb_ssd_sync_timer);
     status = yb_ssd_memory_init(ssd);
@@ -672,7 +659,7 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
     if (ssd->device != NULL) {
         yb_ssd_recover_start(ssd);
     } else {
-        open_medium(ssd);
+        yb_ssd_back_open(ssd);
     }
     *tier_out = &ssd->base;
     return YB_OK;
@@ -680,6 +667,7 @@ yb_ssd_create(const struct yb_ssd_options *options, struct yb_tier **tier_out)
 err_fini:
     yb_ssd_memory_fini(ssd);
 err_free:
+    free(ssd->strings);
     free(ssd);
 err:
     if (options->device != NULL) {

@@ -31,7 +31,10 @@
  *           and what fails to write or sync makes the tier step aside, with a sentence. Nothing is
  *           ever reformatted but a file that is empty. A directory that cannot be opened is tried
  *           again, after a second, two, and up to a minute; then the tier is back. After a write or
- *           sync that failed nobody knows what is on the medium, until a restart reads it.
+ *           sync that failed nobody knows what is on the medium: what was under way is IN_DOUBT,
+ *           and what was RESIDENT is still read. As often a block is written back to the superblock
+ *           as it is; once that is synced, all is read anew: the owner is told of what is `found`
+ *           as after a start, and has lost what is not.
  * Threads   The loop's thread. The device may have threads of its own.
  * Memory    All of it is taken in create and at the beginning of the recovery. The index takes at
  *           most 40 bytes a record of `records_max`.
@@ -58,8 +61,8 @@ struct yb_ssd_options {
     struct yb_loop *loop;         /* Borrowed for the tier's life. */
     struct yb_log *log;           /* Borrowed; NULL: no lines. */
     struct yb_ssd_device *device; /* Consumed by create, in every case; NULL: one is opened ... */
-    const char *directory;        /* ... in this directory ... */
-    const char *io;               /* ... "io_uring", "threads" or "auto" ("auto"). */
+    const char *directory;        /* ... in this directory (copied) ... */
+    const char *io;               /* ... "io_uring", "threads" or "auto" ("auto"; copied). */
     struct yb_id node;            /* The log is bound to it. */
     uint64_t capacity;            /* Bytes of the medium (256 segments). */
     uint64_t segment_bytes;       /* (256 MiB) A log that exists keeps its own. */

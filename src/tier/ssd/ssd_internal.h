@@ -10,6 +10,7 @@
  *     ssd_kill.c     kills, flush epochs, the superblock
  *     ssd_reclaim.c  reclaim
  *     ssd_recover.c  what a restart reads; ssd_scan.c: segments without a footer
+ *     ssd_back.c     opening the medium, and how the tier comes back after it failed
  *
  * Everything runs on the loop's thread. The public operations only queue: what they cause happens
  * in the tier's task, later in the turn.
@@ -269,15 +270,25 @@ struct yb_ssd_recover {
     uint8_t *block;
 };
 
+/* The way back, after the medium could not be opened or did not take what was written. */
+struct yb_ssd_back {
+    struct yb_ssd_transfer transfer; /* First: of the trial. */
+    struct yb_timer timer;           /* The next try ... */
+    uint64_t pause_ns;               /* ... after this. */
+    uint64_t since_ns;               /* It works since then. */
+    uint8_t *block;
+    bool again; /* All is to be read again, once nothing is under way. */
+};
+
 struct yb_ssd {
     struct yb_tier base; /* First. */
     uint32_t magic;
     struct yb_ssd_options options;
+    char *strings; /* The options'. */
     struct yb_loop *loop;
     struct yb_ssd_device *device; /* NULL: none could be opened. */
     struct yb_task task;
-    struct yb_timer open_timer; /* The medium could not be opened: once more, ... */
-    uint64_t open_pause_ns;     /* ... after this. */
+    struct yb_ssd_back back;
     struct yb_timer deadline_timer;
     uint64_t deadline_ns; /* For which it is armed. */
     uint32_t under_way;   /* Transfers. */
@@ -289,6 +300,7 @@ struct yb_ssd {
     struct yb_tier_info info; /* Counters. */
     uint32_t read_errors;
 
+    /* ---- from here on: of the medium, and forgotten with it (ssd_back.c) ---- */
     uint8_t *memory; /* Staging, registered with the device. */
     size_t memory_bytes;
     struct yb_ssd_index *index;
@@ -396,6 +408,9 @@ __attribute__((format(printf, 3, 4))) void
 yb_ssd_step_aside(struct yb_ssd *ssd, enum yb_status status, const char *format, ...);
 void yb_ssd_failed(struct yb_ssd *ssd, const char *what, int error);
 
+/* Whether no operation and no transfer is under way. */
+bool yb_ssd_is_quiet(const struct yb_ssd *ssd);
+
 /* A RESIDENT entry goes: out of the accounts and, if `hide`, hidden, else out of the index. */
 void yb_ssd_forget(struct yb_ssd *ssd, uint32_t number, bool hide);
 void yb_ssd_account(struct yb_ssd *ssd, const struct yb_ssd_entry *entry, int sign);
@@ -497,6 +512,16 @@ bool yb_ssd_reclaim_idle(const struct yb_ssd *ssd);
 
 /* The store of reclaim was staged; its end in the stream. */
 void yb_ssd_reclaim_staged(struct yb_ssd *ssd, uint64_t end);
+
+/* ---- ssd_back.c ---- */
+void yb_ssd_back_init(struct yb_ssd *ssd);
+
+/* Open the medium and read what is there, now; if that fails the tier is aside, and tries again. */
+void yb_ssd_back_open(struct yb_ssd *ssd);
+
+/* The tier has stepped aside for what may pass: try later whether it has. */
+void yb_ssd_back_later(struct yb_ssd *ssd);
+void yb_ssd_back_pump(struct yb_ssd *ssd);
 
 /* ---- ssd_recover.c, ssd_scan.c ---- */
 void yb_ssd_recover_start(struct yb_ssd *ssd);

@@ -410,10 +410,10 @@ yb_ssd_load(struct yb_tier *tier, struct yb_tier_load *load)
     if (load->length > YB_SSD_VALUE_BYTES_MAX || load->offset > YB_SSD_VALUE_BYTES_MAX) {
         return YB_INVALID;
     }
-    if (ssd->segments != NULL) {
-        status = meant(ssd, load, &entry);
-    } else if (ssd->aside != YB_OK) {
+    if (ssd->aside != YB_OK && (ssd->segments == NULL || ssd->back.again)) {
         status = YB_UNREACHABLE;
+    } else if (ssd->segments != NULL) {
+        status = meant(ssd, load, &entry);
     }
     if (status == YB_OK) {
         return yb_ssd_load_entry(ssd, load, &entry);

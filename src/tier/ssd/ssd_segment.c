@@ -177,6 +177,7 @@ opener_no_room(struct yb_ssd *ssd)
                       "%s: the file system is full before the log has %u segments; make room, or "
                       "give the SSD tier less capacity or smaller segments",
                       ssd->options.directory, YB_SSD_SEGMENTS_MIN);
+    yb_ssd_back_later(ssd);
 }
 
 static void

@@ -11,7 +11,7 @@
 
 /* A record of one batch with its head, on whole blocks at both ends. */
 #define READER_EXTRA (4u * YB_SSD_BLOCK_BYTES)
-#define BLOCKS       4u /* Opener, sealer, reclaim, recovery. */
+#define BLOCKS       5u /* Opener, sealer, reclaim, recovery, the trial. */
 
 static uint8_t *
 pages(uint64_t bytes)
@@ -51,6 +51,7 @@ share_out(struct yb_ssd *ssd)
     ssd->opener.block = at + YB_SSD_BLOCK_BYTES;
     ssd->sealer.block = at + 2 * YB_SSD_BLOCK_BYTES;
     ssd->reclaim.block = at + 3 * YB_SSD_BLOCK_BYTES;
+    ssd->back.block = at + 4 * YB_SSD_BLOCK_BYTES;
     at += BLOCKS * YB_SSD_BLOCK_BYTES;
     ssd->reclaim.page_bytes = at;
     at += YB_SSD_FOOTER_PAGE;

@@ -490,7 +490,7 @@ yb_ssd_write_aside(struct yb_ssd *ssd)
 {
     end_waiting(ssd, YB_IO);
     if (ssd->staging.busy && ssd->staging.op != NULL && ssd->staging.op != &ssd->reclaim.store) {
-        store_end(ssd, ssd->staging.op, YB_IO);
+        store_end(ssd, ssd->staging.op, YB_IN_DOUBT);
     }
     ssd->staging.busy = false;
     ssd->filling = false;
@@ -503,7 +503,7 @@ yb_ssd_write_aside(struct yb_ssd *ssd)
             yb_ssd_forget(ssd, number, true);
         }
         if (stored->op != NULL) {
-            store_end(ssd, stored->op, YB_IO);
+            store_end(ssd, stored->op, YB_IN_DOUBT); /* A later start may find it. */
         }
         stored->next = ssd->stored_free;
         ssd->stored_free = stored;
