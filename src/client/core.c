@@ -568,6 +568,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     batch->here = 0;
     work->walk_row = 0;
     batch->striped = 0;
+    batch->flush_seen = UINT64_MAX;
     work->walk_cursor = 0;
     work->previous = NULL;
     work->next = core->works;
@@ -660,6 +661,7 @@ yb_client_core_stop(struct yb_client_core *core)
         next = work->next;
         yb_client_core_cancel(core, work->batch);
     }
+    yb_stripe_stop(core);
     while (core->member_count > 0) {
         yb_core_member_drop(core, core->member_count - 1);
     }
@@ -676,14 +678,14 @@ yb_client_core_move(struct yb_client_core *core)
 bool
 yb_client_core_calm(const struct yb_client_core *core)
 {
-    return core->works == NULL && core->looks == 0 && core->jobs == 0;
+    return core->works == NULL && core->looks == 0 && core->jobs == NULL;
 }
 
 bool
 yb_client_core_idle(const struct yb_client_core *core)
 {
     return core->stopping && core->works == NULL && !core->asking && !core->reporting &&
-           core->looks == 0 && core->jobs == 0 && core->watches == 0 && core->leaves == 0 &&
+           core->looks == 0 && core->jobs == NULL && core->watches == 0 && core->leaves == 0 &&
            yb_core_near_idle(core) && yb_core_withdrawals_idle(core) && yb_core_declines_idle(core);
 }
 

@@ -62,6 +62,7 @@ struct yb_client_core_options {
     uint32_t reuse_gate;           /* enum yb_client_gate */
     uint64_t prefill_ns_per_block; /* As in struct yb_client_options, both. */
     uint64_t bytes_per_block;
+    uint64_t part_bytes; /* Longer values are cut, into parts of so many; 0: as stripe.h says. */
     /* For nodes of this host and device memory; NULL: frames only. It has the identity of the net,
      * outlives the core, and ends before the loop does. */
     struct yb_transfer *engine;
@@ -102,6 +103,8 @@ struct yb_client_batch {
     /* Of stripe.h, which alone sets them. */
     bool raw;             /* GET: a manifest is read as what it is. */
     uint16_t block_flags; /* PUT: beside those of `put`. */
+    uint64_t flush;       /* PUT: 1 + the flush epoch that it must be in, or it is STALE; 0: any. */
+    uint64_t grant;       /* REMOVE: what has another one stays; 0: whatever is there. */
     /* FETCH: at most so many items are asked of nodes at a time; 0: no bound. */
     uint32_t window;
     /* FETCH: every item has been looked up, or has ended. Runs once, before `done`. */
@@ -118,6 +121,7 @@ struct yb_client_batch {
     /* Items that are manifests: unless it is raw, a GET leaves them IN_PROGRESS. In an EXIST their
      * size is YB_CORE_STRIPED_SIZE. */
     uint32_t striped;
+    uint64_t flush_seen; /* EXIST: the tenant's flush epoch when it was asked first. */
 
     uint32_t here; /* FETCH: items that lie in memory of this host, and are on their way. */
 

@@ -156,6 +156,9 @@ on_lookup(struct yb_call *call)
         yb_wire_lookup_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
         answers.answers.count == io->count && yb_core_current(io) &&
         yb_core_epoch(work->core, answers.epoch)) {
+        if (answers.flush < work->batch->flush_seen) {
+            work->batch->flush_seen = answers.flush;
+        }
         for (uint32_t i = 0; i < io->count; i++) {
             struct yb_wire_lookup_answer answer;
 

@@ -243,6 +243,7 @@ struct yb_core_near {
 };
 
 struct yb_core_loans;
+struct yb_stripe_job;
 
 #define YB_CORE_RANDOM 64u
 
@@ -290,7 +291,7 @@ struct yb_client_core {
     uint32_t leaves;      /* Under way: core_leave.c. */
     uint32_t leave_count; /* Allocated. */
     struct yb_core_leave *free_leaves;
-    uint32_t jobs; /* Under way: stripe.c. */
+    struct yb_stripe_job *jobs; /* Under way: stripe.c. */
     struct yb_core_watch *free_watches;
     struct yb_core_near *near;                         /* NULL: no engine. */
     struct yb_core_loans *loans;                       /* core_borrow.c */
@@ -502,6 +503,11 @@ uint64_t yb_core_fetch_deadline(const struct yb_core_io *io);
  * its node; then each item ends, or is asked for again. */
 bool yb_core_fetch_hurried(const struct yb_core_io *io);
 void yb_core_fetch_again(struct yb_core_work *work, uint32_t index);
+
+/* ---- stripe.c ------------------------------------------------------------------------------- */
+
+/* The core stops: what waits for its next attempt ends. */
+void yb_stripe_stop(struct yb_client_core *core);
 
 /* ---- core_watch.c --------------------------------------------------------------------------- */
 

@@ -298,7 +298,7 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (item->doubted) {
         yb_core_end(work, index, YB_IN_DOUBT);
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
-               last == YB_QUOTA || last == YB_UNSUPPORTED ||
+               last == YB_QUOTA || last == YB_UNSUPPORTED || last == YB_STALE ||
                (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
         give_up(work, index, last);
     } else if (work->over) {
@@ -325,7 +325,7 @@ yb_core_put_outcome(struct yb_core_work *work, uint32_t index, enum yb_status st
         yb_core_rejoin(work->core);
         status = YB_AGAIN;
     } else if (status == YB_STALE) { /* Granted, and gone again; or of before a flush, refused. */
-        status = grant != 0 ? YB_IN_DOUBT : YB_AGAIN;
+        status = grant != 0 ? YB_IN_DOUBT : work->batch->flush != 0 ? YB_STALE : YB_AGAIN;
     }
     item->outstanding--;
     if (status == YB_OK) {
@@ -399,6 +399,7 @@ put_send(struct yb_core_io *io)
     yb_wire_put_u64(io->body + YB_WIRE_PUT_AT_WRITE, io->work->write);
     yb_wire_put_u32(io->body + YB_WIRE_PUT_AT_ITEMS, io->count);
     yb_wire_put_u32(io->body + YB_WIRE_PUT_AT_KEYS, io->key_bytes);
+    yb_wire_put_u64(io->body + YB_WIRE_PUT_AT_FLUSH, io->work->batch->flush);
     io->call.body_bytes = keys_at + io->key_bytes;
     io->call.lane = YB_WIRE_LANE_BULK;
     io->call.mutates = true;

@@ -76,6 +76,7 @@ yb_core_remove_pump(struct yb_core_work *work)
         memset(io->body, 0, YB_WIRE_REMOVAL_BYTES);
         yb_wire_put_u8(io->body + YB_WIRE_REMOVAL_AT_FORCE, work->batch->force);
         yb_wire_put_u32(io->body + YB_WIRE_REMOVAL_AT_HASHES, io->count);
+        yb_wire_put_u64(io->body + YB_WIRE_REMOVAL_AT_GRANT, work->batch->grant);
         io->call.lane = YB_WIRE_LANE_CONTROL;
         io->call.mutates = true;
         io->call.body_bytes =

@@ -36,9 +36,11 @@ yb_stripe_value_bytes(const struct yb_client_item *item)
 }
 
 bool
-yb_stripe_is_long(const struct yb_client_item *item)
+yb_stripe_is_long(const struct yb_client_core *core, const struct yb_client_item *item)
 {
-    return yb_stripe_value_bytes(item) > YB_STRIPE_PART_MAX;
+    uint64_t most = core->options.part_bytes;
+
+    return yb_stripe_value_bytes(item) > (most != 0 ? most : YB_STRIPE_PART_MAX);
 }
 
 /* ---- manifests ------------------------------------------------------------------------------- */
@@ -63,8 +65,8 @@ yb_stripe_part_count(const struct yb_stripe_plan *plan)
     return (plan->total + plan->part_bytes - 1) / plan->part_bytes;
 }
 
-static bool
-read_manifest(const uint8_t *bytes, struct yb_stripe_plan *plan_out)
+bool
+yb_stripe_read_manifest(const uint8_t *bytes, uint64_t part_min, struct yb_stripe_plan *plan_out)
 {
     struct yb_stripe_plan plan = {
         .total = yb_wire_get_u64(bytes + 8),
@@ -75,7 +77,8 @@ read_manifest(const uint8_t *bytes, struct yb_stripe_plan *plan_out)
     if (yb_wire_get_u32(bytes) != MANIFEST_MAGIC ||
         yb_wire_get_u32(bytes + 4) != MANIFEST_VERSION ||
         yb_wire_get_u32(bytes + 40) != yb_crc32c(bytes, 40) || plan.total == 0 ||
-        plan.total > YB_CLIENT_VALUE_BYTES_MAX || plan.part_bytes < YB_STRIPE_PART_MIN ||
+        plan.total > YB_CLIENT_VALUE_BYTES_MAX ||
+        plan.part_bytes < (part_min != 0 ? part_min : YB_STRIPE_PART_MIN) ||
         plan.part_bytes > YB_STRIPE_PART_MAX || yb_stripe_part_count(&plan) > YB_STRIPE_PARTS_MAX) {
         return false;
     }
@@ -223,16 +226,27 @@ yb_stripe_launch(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *j
     }
 }
 
+static void
+end_job(struct yb_stripe_job *job)
+{
+    struct yb_stripe_job **link = job->newer != NULL ? &job->newer->older : &job->core->jobs;
+
+    *link = job->older;
+    if (job->older != NULL) {
+        job->older->newer = job->newer;
+    }
+    yb_stripe_free_parts(job);
+    free(job->plans);
+    job->outer->job = NULL;
+    free(job);
+}
+
 void
 yb_stripe_finish(struct yb_stripe_job *job)
 {
     struct yb_client_batch *outer = job->outer;
 
-    yb_stripe_free_parts(job);
-    free(job->plans);
-    job->core->jobs--;
-    outer->job = NULL;
-    free(job);
+    end_job(job);
     outer->then(outer);
 }
 
@@ -247,7 +261,11 @@ make_job(struct yb_client_core *core, struct yb_client_batch *outer)
         job->task.run = on_task;
         yb_timer_init(&job->rest, on_rest);
         outer->job = job;
-        core->jobs++;
+        job->older = core->jobs;
+        if (job->older != NULL) {
+            job->older->newer = job;
+        }
+        core->jobs = job;
     }
     return job;
 }
@@ -298,11 +316,83 @@ took_manifest(struct yb_stripe_job *job)
         return job->one.status;
     }
     if (job->inner.striped == 0 || job->one.size != YB_STRIPE_MANIFEST_BYTES ||
-        !read_manifest(job->manifest, &job->plan)) {
+        !yb_stripe_read_manifest(job->manifest, job->core->options.part_bytes, &job->plan)) {
         return YB_CORRUPT;
     }
     job->grant = job->one.grant;
     return YB_OK;
+}
+
+/* ---- parts that nobody names any more -------------------------------------------------------- */
+
+/* A removal of parts that nobody waits for. */
+struct sweep {
+    struct yb_client_batch batch;
+    struct yb_client_item *items;
+    uint8_t (*keys)[YB_STRIPE_KEY_BYTES];
+};
+
+static void
+end_sweep(struct sweep *sweep)
+{
+    free(sweep->items);
+    free(sweep->keys);
+    free(sweep);
+}
+
+static void
+on_swept(struct yb_client_batch *batch)
+{
+    end_sweep(batch->owner);
+}
+
+void
+yb_stripe_undo(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job))
+{
+    for (uint32_t i = 0; i < job->count; i++) {
+        job->items[i].iov_count = 0;
+        job->items[i].status = YB_IN_PROGRESS;
+    }
+    if (yb_stripe_is_over(job) != YB_OK) {
+        job->next = next;
+        yb_loop_defer(yb_net_loop(job->core->net), &job->task);
+        return;
+    }
+    yb_stripe_prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
+    yb_stripe_launch(job, next);
+}
+
+void
+yb_stripe_sweep(struct yb_stripe_job *job)
+{
+    struct sweep *sweep;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < job->count; i++) {
+        enum yb_status status = job->items[i].status;
+
+        if (status != YB_OK && status != YB_NOT_FOUND) {
+            job->items[left++] = job->items[i];
+        }
+    }
+    sweep = left > 0 ? calloc(1, sizeof(*sweep)) : NULL;
+    if (sweep == NULL) {
+        yb_stripe_free_parts(job);
+        return;
+    }
+    sweep->items = job->items;
+    sweep->keys = job->keys;
+    sweep->batch = *yb_stripe_prepare(job, YB_CLIENT_REMOVE, job->items, left);
+    sweep->batch.force = true;
+    sweep->batch.deadline_ns = yb_deadline_after(yb_core_now(job->core), YB_STRIPE_SWEEP_NS);
+    sweep->batch.done = on_swept;
+    sweep->batch.owner = sweep;
+    job->items = NULL;
+    job->keys = NULL;
+    yb_stripe_free_parts(job);
+    if (yb_client_core_submit(job->core, &sweep->batch) != YB_OK) {
+        end_sweep(sweep); /* They are evicted some day. */
+    }
 }
 
 /* ---- get and exist --------------------------------------------------------------------------- */
@@ -316,23 +406,16 @@ get_end(struct yb_stripe_job *job, enum yb_status status)
     get_next(job);
 }
 
+/* The manifest was asked to go. If it was not there any more, something else may be. */
 static void
 get_retired(struct yb_stripe_job *job)
 {
-    get_end(job, YB_NOT_FOUND);
-}
-
-/* The value cannot be read any more. Its manifest goes, if it is still this one: what comes between
- * this look and the removal is evicted a little early. */
-static void
-get_looked(struct yb_stripe_job *job)
-{
-    if (job->one.status != YB_OK || job->one.grant != job->grant) {
+    if (job->one.status == YB_NOT_FOUND) {
+        yb_stripe_free_parts(job);
+        get_next(job);
+    } else {
         get_end(job, YB_NOT_FOUND);
-        return;
     }
-    (void)yb_stripe_prepare(job, YB_CLIENT_REMOVE, &job->one, 1);
-    yb_stripe_launch(job, get_retired);
 }
 
 static void
@@ -350,11 +433,11 @@ get_parted(struct yb_stripe_job *job)
         item->bytes += one == YB_OK ? job->items[i].bytes : 0;
         status = status == YB_OK ? one : status;
     }
-    if (lost) {
+    if (lost) { /* This value cannot be read any more: its manifest goes, and no other (A16). */
         yb_stripe_take_one(job);
         job->one.iov_count = 0;
-        (void)yb_stripe_prepare(job, YB_CLIENT_EXIST, &job->one, 1);
-        yb_stripe_launch(job, get_looked);
+        yb_stripe_prepare(job, YB_CLIENT_REMOVE, &job->one, 1)->grant = job->grant;
+        yb_stripe_launch(job, get_retired);
         return;
     }
     get_end(job, status);
@@ -485,7 +568,7 @@ on_first(struct yb_client_batch *batch)
 static void
 remove_parted(struct yb_stripe_job *job)
 {
-    yb_stripe_free_parts(job);
+    yb_stripe_sweep(job);
     job->at++;
     remove_next(job);
 }
@@ -504,12 +587,10 @@ remove_next(struct yb_stripe_job *job)
     }
     job->plan = job->plans[job->at];
     if (!yb_stripe_make_parts(job, 0, job->plan.total, NULL)) {
-        remove_parted(job);
-        return;
+        remove_parted(job); /* They are evicted some day. */
+    } else {
+        yb_stripe_undo(job, remove_parted);
     }
-    yb_stripe_prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
-    job->inner.deadline_ns = yb_deadline_after(yb_core_now(job->core), YB_STRIPE_UNDO_NS);
-    yb_stripe_launch(job, remove_parted);
 }
 
 static void
@@ -604,10 +685,10 @@ remove_begin(struct yb_stripe_job *job)
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
 static bool
-has_long(const struct yb_client_batch *batch)
+has_long(const struct yb_client_core *core, const struct yb_client_batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
-        if (yb_stripe_is_long(&batch->items[i])) {
+        if (yb_stripe_is_long(core, &batch->items[i])) {
             return true;
         }
     }
@@ -637,11 +718,7 @@ begin(struct yb_client_core *core, struct yb_client_batch *batch,
     batch->work = NULL;
     status = first(job);
     if (status != YB_OK) {
-        yb_stripe_free_parts(job);
-        free(job->plans);
-        core->jobs--;
-        batch->job = NULL;
-        free(job);
+        end_job(job);
         return YB_AGAIN;
     }
     return YB_OK;
@@ -659,13 +736,24 @@ yb_stripe_submit(struct yb_client_core *core, struct yb_client_batch *batch)
     case YB_CLIENT_EXIST: batch->done = on_first; break;
     case YB_CLIENT_REMOVE: return begin(core, batch, remove_begin);
     case YB_CLIENT_PUT:
-        if (has_long(batch)) {
+        if (has_long(core, batch)) {
             return begin(core, batch, yb_stripe_put_begin);
         }
         break;
     default: break;
     }
     return yb_client_core_submit(core, batch);
+}
+
+/* Let a job that waits for its next attempt go on in this turn of the loop. */
+static void
+rest_no_more(struct yb_stripe_job *job)
+{
+    if (job->resting) {
+        job->resting = false;
+        yb_loop_disarm(yb_net_loop(job->core->net), &job->rest);
+        yb_loop_defer(yb_net_loop(job->core->net), &job->task);
+    }
 }
 
 void
@@ -677,9 +765,17 @@ yb_stripe_cancel(struct yb_client_core *core, struct yb_client_batch *batch)
         job->cancelled = true;
         if (job->running) {
             yb_client_core_cancel(core, &job->inner);
-        } else if (job->resting) {
-            yb_loop_arm(yb_net_loop(core->net), &job->rest, yb_core_now(core));
+        } else {
+            rest_no_more(job);
         }
     }
     yb_client_core_cancel(core, batch); /* Unless it is not there. */
+}
+
+void
+yb_stripe_stop(struct yb_client_core *core)
+{
+    for (struct yb_stripe_job *job = core->jobs; job != NULL; job = job->older) {
+        rest_no_more(job);
+    }
 }

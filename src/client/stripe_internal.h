@@ -10,7 +10,7 @@
 #include "client/core_internal.h"
 #include "client/stripe.h"
 
-#define YB_STRIPE_UNDO_NS (5 * YB_NS_PER_S) /* For removing parts of what was not published. */
+#define YB_STRIPE_SWEEP_NS (5 * YB_NS_PER_S) /* For parts that nobody names, when it is late. */
 
 /* A manifest, little-endian:
  *
@@ -31,6 +31,8 @@ struct yb_stripe_plan {
 /* A batch with long values. */
 struct yb_stripe_job {
     struct yb_client_core *core;
+    struct yb_stripe_job *newer; /* In the list of the core's jobs. */
+    struct yb_stripe_job *older;
     struct yb_client_batch *outer;
     struct yb_client_batch inner;
     struct yb_task task;
@@ -62,10 +64,13 @@ struct yb_stripe_job {
 
 /* Bytes of an item's pieces, and whether they are too many for one block. */
 uint64_t yb_stripe_value_bytes(const struct yb_client_item *item);
-bool yb_stripe_is_long(const struct yb_client_item *item);
+bool yb_stripe_is_long(const struct yb_client_core *core, const struct yb_client_item *item);
 
-/* Write the manifest of the plan into the job. */
+/* Write the manifest of the plan into the job; read one, of which no part but the last is shorter
+ * than `part_min` (0: as stripe.h says). False: it is none. */
 void yb_stripe_write_manifest(struct yb_stripe_job *job);
+bool yb_stripe_read_manifest(const uint8_t *bytes, uint64_t part_min,
+                             struct yb_stripe_plan *plan_out);
 uint64_t yb_stripe_part_count(const struct yb_stripe_plan *plan);
 
 /* Name the parts that bytes `from` to `until` of the value lie in, and lay the caller's pieces over
@@ -79,6 +84,12 @@ void yb_stripe_free_parts(struct yb_stripe_job *job);
 struct yb_client_batch *yb_stripe_prepare(struct yb_stripe_job *job, enum yb_client_batch_kind kind,
                                           struct yb_client_item *items, uint32_t count);
 void yb_stripe_launch(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job));
+
+/* Remove the parts that were made, as long as the batch has time; then `next` is called. What is
+ * left of them is for sweep(), which frees them and lets the batch go on at once: what nobody names
+ * goes by itself, and nobody waits for it past his deadline. */
+void yb_stripe_undo(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job));
+void yb_stripe_sweep(struct yb_stripe_job *job);
 
 /* The batch is over. */
 void yb_stripe_finish(struct yb_stripe_job *job);

@@ -55,11 +55,16 @@ put_undone(struct yb_stripe_job *job)
 {
     uint64_t now_ns = yb_core_now(job->core);
 
+    yb_stripe_sweep(job);
     if (job->status == YB_NO_SPACE && can_never_fit(job)) {
         job->status = YB_TOO_LARGE;
     }
     if (job->status != YB_NO_SPACE || !job->lost || job->tries + 1 == TRIES_MAX) {
         put_end(job);
+        return;
+    }
+    if (yb_stripe_is_over(job) != YB_OK) {
+        put_again(job);
         return;
     }
     job->tries++;
@@ -68,18 +73,6 @@ put_undone(struct yb_stripe_job *job)
     now_ns += yb_core_random(job->core) % (((now_ns - job->began_ns) << job->tries) + 1);
     yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
                 now_ns < job->outer->deadline_ns ? now_ns : job->outer->deadline_ns);
-}
-
-/* The value is not published: its parts go. */
-static void
-put_undo(struct yb_stripe_job *job)
-{
-    for (uint32_t i = 0; i < job->count; i++) {
-        job->items[i].iov_count = 0;
-    }
-    yb_stripe_prepare(job, YB_CLIENT_REMOVE, job->items, job->count)->force = true;
-    job->inner.deadline_ns = yb_deadline_after(yb_core_now(job->core), YB_STRIPE_UNDO_NS);
-    yb_stripe_launch(job, put_undone);
 }
 
 static void
@@ -91,10 +84,14 @@ put_published(struct yb_stripe_job *job)
     item->grant = job->one.grant;
     item->replicas = job->one.replicas;
     item->replicas = job->replicas < item->replicas ? job->replicas : item->replicas;
+    if (job->status == YB_STALE) { /* A flush came between: it has taken the parts. */
+        job->status = YB_NO_SPACE;
+        job->lost = true;
+    }
     if (job->status == YB_OK || job->status == YB_IN_DOUBT) {
         put_end(job);
     } else {
-        put_undo(job);
+        yb_stripe_undo(job, put_undone);
     }
 }
 
@@ -102,17 +99,18 @@ put_published(struct yb_stripe_job *job)
 static void
 put_checked(struct yb_stripe_job *job)
 {
+    uint64_t flush = job->inner.flush_seen;
     uint32_t absent = 0;
 
     for (uint32_t i = 0; i < job->count; i++) {
         absent += job->items[i].status == YB_NOT_FOUND;
     }
     job->lost = absent > job->count - job->placed;
-    if (job->status == YB_OK && absent > 0) {
-        job->status = YB_NO_SPACE;
+    if (job->status == YB_OK) {
+        job->status = absent > 0 ? YB_NO_SPACE : yb_stripe_is_over(job);
     }
     if (job->status != YB_OK) {
-        put_undo(job);
+        yb_stripe_undo(job, put_undone);
         return;
     }
     yb_stripe_write_manifest(job);
@@ -121,6 +119,7 @@ put_checked(struct yb_stripe_job *job)
     job->one.parent = yb_stripe_current(job)->parent;
     yb_stripe_prepare(job, YB_CLIENT_PUT, &job->one, 1)->put = job->outer->put;
     job->inner.block_flags = YB_WIRE_BLOCK_FLAG_STRIPED;
+    job->inner.flush = flush + 1; /* A flush takes all of a value, or nothing. */
     yb_stripe_launch(job, put_published);
 }
 
@@ -146,7 +145,7 @@ put_parted(struct yb_stripe_job *job)
         }
     }
     if (job->status != YB_OK && job->status != YB_NO_SPACE) {
-        put_undo(job);
+        yb_stripe_undo(job, put_undone);
         return;
     }
     (void)yb_stripe_prepare(job, YB_CLIENT_EXIST, job->items, job->count);
@@ -160,7 +159,10 @@ put_parts(struct yb_stripe_job *job)
 
     job->began_ns = yb_core_now(job->core);
     job->plan = (struct yb_stripe_plan){.total = yb_stripe_value_bytes(item)};
-    job->plan.part_bytes = yb_stripe_part_bytes(job->plan.total);
+    job->plan.part_bytes = job->core->options.part_bytes;
+    if (job->plan.part_bytes == 0) {
+        job->plan.part_bytes = yb_stripe_part_bytes(job->plan.total);
+    }
     for (uint32_t i = 0; i < sizeof(job->plan.write); i += sizeof(uint64_t)) {
         yb_wire_put_u64(job->plan.write + i, yb_core_random(job->core));
     }
@@ -209,8 +211,8 @@ put_next(struct yb_stripe_job *job)
     enum yb_status over = yb_stripe_is_over(job);
 
     while (job->at < job->outer->count &&
-           (over != YB_OK || !yb_stripe_is_long(yb_stripe_current(job)))) {
-        if (yb_stripe_is_long(yb_stripe_current(job))) {
+           (over != YB_OK || !yb_stripe_is_long(job->core, yb_stripe_current(job)))) {
+        if (yb_stripe_is_long(job->core, yb_stripe_current(job))) {
             yb_stripe_current(job)->status = over;
         }
         job->at++;
@@ -234,7 +236,7 @@ put_small_ended(struct yb_stripe_job *job)
     uint32_t from = 0;
 
     for (uint32_t i = 0; i < job->outer->count; i++) {
-        if (!yb_stripe_is_long(&job->outer->items[i])) {
+        if (!yb_stripe_is_long(job->core, &job->outer->items[i])) {
             job->outer->items[i] = job->items[from++];
         }
     }
@@ -259,7 +261,7 @@ yb_stripe_put_begin(struct yb_stripe_job *job)
         item->replicas = 0;
         item->data = NULL;
         item->size = yb_stripe_value_bytes(item);
-        if (!yb_stripe_is_long(item)) {
+        if (!yb_stripe_is_long(job->core, item)) {
             job->items[count++] = *item;
         }
     }

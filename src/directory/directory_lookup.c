@@ -146,6 +146,9 @@ yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *re
     empty = (struct yb_wire_lookup_answers){
         .epoch = directory->epoch,
         .members_version = yb_members_version(directory->members),
+        .flush = query.tenant == YB_TENANTS_NONE
+                     ? 0
+                     : yb_tenants_at(directory->tenants, query.tenant)->flush,
     };
     YB_ASSERT(yb_wire_lookup_answers_encode(&empty, directory->body, YB_DIRECTORY_BODY_BYTES,
                                             &length) == YB_OK);

@@ -189,6 +189,13 @@ finish_put(struct stream *stream, uint32_t at)
     }
 }
 
+/* Whether the index has no place for a block, or for one more of its replicas. */
+static bool
+is_full(enum yb_status status)
+{
+    return status == YB_NO_SPACE || status == YB_NO_MEMORY || status == YB_TOO_LARGE;
+}
+
 /* One more copy: of a write that has its grant (A7), or by an order to copy (A6). */
 static void
 finish_copy(struct stream *stream, uint32_t at)
@@ -208,9 +215,7 @@ finish_copy(struct stream *stream, uint32_t at)
     } else if (stream->known[at] && result->status == YB_REFUSED) {
         answer(stream, stream->places[at], YB_STALE, grant, 0); /* It was; it is gone again. */
     } else {
-        answer(stream, stream->places[at],
-               result->status == YB_NO_SPACE || result->status == YB_NO_MEMORY ? YB_NO_SPACE
-                                                                               : YB_REFUSED,
+        answer(stream, stream->places[at], is_full(result->status) ? YB_NO_SPACE : YB_REFUSED,
                result->grant, 0);
     }
 }
@@ -264,7 +269,7 @@ finish_inventory(struct stream *stream, uint32_t at)
                                   stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
             }
         }
-    } else if (status == YB_NO_MEMORY || status == YB_NO_SPACE) {
+    } else if (is_full(status)) {
         status = YB_NO_SPACE;
     } else {
         status = YB_FENCED; /* Another copy has won, or it is of an older flush: drop it. */

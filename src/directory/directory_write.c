@@ -178,7 +178,7 @@ remove_keys(struct yb_directory *directory, const struct yb_wire_removal *body, 
             yb_wire_hash_at(&body->hashes, i + j, &hash);
             directory->ops[j] = (struct yb_index_op){
                 .hash = hash.hash,
-                .grant = YB_GRANT_NONE,
+                .grant = body->grant,
                 .tenant = (uint16_t)tenant,
                 .kind = YB_INDEX_REMOVE,
                 .force = body->force,
@@ -188,7 +188,8 @@ remove_keys(struct yb_directory *directory, const struct yb_wire_removal *body, 
                        directory->results);
         for (uint32_t j = 0; j < count; j++) {
             (void)yb_directory_settle_wait_for(directory, settle, tenant, directory->ops[j].hash);
-            if (directory->results[j].status != YB_HELD) { /* Found or not. */
+            if (directory->results[j].status == YB_OK ||
+                (directory->results[j].status != YB_HELD && body->grant == YB_GRANT_NONE)) {
                 yb_directory_ended(directory, tenant, directory->ops[j].hash,
                                    directory->last_grant);
             }

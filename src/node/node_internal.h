@@ -156,6 +156,7 @@ struct yb_node_put {
     struct yb_node_put *next;
     struct yb_node_put *previous;
     uint64_t deadline_ns;
+    uint64_t flush;   /* 1 + the flush epoch of what it brings; 0: the one that its tenant is in. */
     uint32_t cluster; /* The node's count when the keys' hashes were compared. */
     uint32_t use;     /* Its number, as yb_node_use() gave it. */
     uint32_t count;

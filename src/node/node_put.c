@@ -429,7 +429,7 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
         .hash = wire->hash,
         .write = write,
         .size = wire->size,
-        .flush = node->tenants[tenant].flush,
+        .flush = put->flush != 0 ? put->flush - 1 : node->tenants[tenant].flush,
         .ttl_ms = wire->ttl_ms,
         .soft_pin_ms = wire->soft_pin_ms,
         .group = wire->group,
@@ -555,6 +555,7 @@ put_prepare(struct yb_node *node, struct yb_request *request, struct yb_node_put
     if (status != YB_OK) {
         return status;
     }
+    put->flush = body.flush;
     status = put_places(put, &body, tenant);
     if (status != YB_OK) {
         yb_node_put_undo(put);

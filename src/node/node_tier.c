@@ -479,6 +479,10 @@ yb_node_below_answered(struct yb_node *node, const struct yb_publisher_item *ite
         (void)yb_node_below_forget(node, record);
         return;
     }
+    if (status == YB_NO_SPACE) { /* It names so many places already; others may be here. */
+        yb_node_below_remove(node, record->hash, record->grant);
+        return;
+    }
     /* Removed, replaced or flushed before it was named: it may never be found again. */
     yb_node_below_end(node, record);
 }

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/stripe_internal.h"
 #include "directory/directory_internal.h"
 #include "store_history.h"
 #include "store_world.h"
 
 #define KEYS_MAX    4096u
 #define SERVED_MAX  4096u
+#define STRIPES_MAX 4096u
 #define WHOLE_EVERY 8u /* So many steps after each other bytes are compared, not only names. */
 #define SLACK_NS    (60 * YB_NS_PER_MS)
 #define RESUME_NS   (300 * YB_NS_PER_MS)
@@ -31,6 +33,12 @@ struct end {
     uint32_t number; /* Of the operation. */
 };
 
+/* Parts are named by a write: the value that its first part was seen to begin with. */
+struct stripe {
+    uint8_t write[16];
+    uint64_t value;
+};
+
 struct served {
     struct yb_id hash;
     uint64_t grant;
@@ -46,6 +54,8 @@ struct store_judge {
     uint32_t fact_count;
     uint32_t fact_room; /* A power of two. */
     struct end ends[KEYS_MAX];
+    struct stripe stripes[STRIPES_MAX];
+    uint32_t stripe_count;
     struct served served[SERVED_MAX];
     uint32_t served_count;
     uint32_t node;
@@ -213,32 +223,102 @@ key_of(const struct yb_node_block_view *block)
     return key;
 }
 
+/* H4: what is served was not there before the key's last acknowledged end. */
 static void
-on_served(void *context, const struct yb_node_block_view *block)
+check_value(struct store_judge *judge, const struct yb_node_block_view *block, uint32_t key,
+            uint64_t value)
 {
-    struct store_judge *judge = context;
-    struct store_world *world = judge->world;
-    uint32_t key = key_of(block);
-    const struct end *end;
-    struct fact *fact;
-    uint64_t value;
+    struct fact *fact = fact_of(judge, key, value);
+    const struct end *end = &judge->ends[key];
 
-    STORE_CHECK(world, block->grant != 0 && block->size >= sizeof(value) && key < KEYS_MAX);
-    memcpy(&value, block->bytes, sizeof(value));
-    fact = fact_of(judge, key, value);
-    end = &judge->ends[key];
     if (fact->evident_ns < end->call_ns && !(end->replaced && end->value == value)) {
         (void)fprintf(stderr,
                       "node %u serves value %llu of key %u, grant %llx, which was there at %.3f ms "
                       "and was ended by operation %u\n",
                       judge->node, (unsigned long long)value, key, (unsigned long long)block->grant,
                       (double)fact->evident_ns / 1e6, end->number);
-        store_failed(world, "H4: what was acknowledged to be gone is served nowhere", __FILE__,
-                     __LINE__);
+        store_failed(judge->world, "H4: what was acknowledged to be gone is served nowhere",
+                     __FILE__, __LINE__);
     }
     evident(judge, key, value);
-    if (judge->whole) {
-        STORE_CHECK(world, store_value_matches(block->bytes, block->size, key, value));
+}
+
+static bool
+is_part(const struct yb_node_block_view *block)
+{
+    return block->key_bytes == YB_STRIPE_KEY_BYTES && memcmp(block->key, "\0ybp", 4) == 0;
+}
+
+/* Find whose value a write's parts are; NULL: its first part has not been seen. */
+static struct stripe *
+stripe_of(struct store_judge *judge, const uint8_t *write)
+{
+    for (uint32_t i = 0; i < judge->stripe_count; i++) {
+        if (memcmp(judge->stripes[i].write, write, sizeof(judge->stripes[i].write)) == 0) {
+            return &judge->stripes[i];
+        }
+    }
+    return NULL;
+}
+
+/* A part is no register: it is served as long as somebody keeps it. It tells its write's value. */
+static void
+learn_part(struct store_judge *judge, const struct yb_node_block_view *block)
+{
+    const uint8_t *write = block->key + 4;
+    struct stripe *stripe = stripe_of(judge, write);
+    uint64_t value;
+
+    if (yb_wire_get_u32(block->key + 20) != 0) {
+        return;
+    }
+    STORE_CHECK(judge->world, block->size >= sizeof(value));
+    memcpy(&value, block->bytes, sizeof(value));
+    if (stripe == NULL) {
+        STORE_CHECK(judge->world, judge->stripe_count < STRIPES_MAX);
+        stripe = &judge->stripes[judge->stripe_count++];
+        memcpy(stripe->write, write, sizeof(stripe->write));
+        stripe->value = value;
+    }
+    STORE_CHECK(judge->world, stripe->value == value); /* Parts of two writes never mix (A16). */
+}
+
+/* A manifest is its key's value, once it is known which. */
+static bool
+is_manifest(struct store_judge *judge, const struct yb_node_block_view *block, uint32_t key)
+{
+    struct yb_stripe_plan plan;
+    const struct stripe *stripe;
+
+    if (block->size != YB_STRIPE_MANIFEST_BYTES || judge->world->options.part_bytes == 0 ||
+        !yb_stripe_read_manifest(block->bytes, judge->world->options.part_bytes, &plan)) {
+        return false;
+    }
+    stripe = stripe_of(judge, plan.write);
+    if (stripe != NULL) {
+        check_value(judge, block, key, stripe->value);
+    }
+    return true;
+}
+
+static void
+on_served(void *context, const struct yb_node_block_view *block)
+{
+    struct store_judge *judge = context;
+    struct store_world *world = judge->world;
+    uint32_t key = key_of(block);
+    uint64_t value;
+
+    STORE_CHECK(world, block->grant != 0);
+    if (is_part(block)) {
+        learn_part(judge, block);
+    } else if (!is_manifest(judge, block, key)) {
+        STORE_CHECK(world, block->size >= sizeof(value) && key < KEYS_MAX);
+        memcpy(&value, block->bytes, sizeof(value));
+        check_value(judge, block, key, value);
+        if (judge->whole) {
+            STORE_CHECK(world, store_value_matches(block->bytes, block->size, key, value));
+        }
     }
     if (judge->served_count < SERVED_MAX) {
         judge->served[judge->served_count++] = (struct served){
@@ -344,11 +424,12 @@ check_grants(struct store_judge *judge)
             const struct served *other = &judge->served[k];
 
             if (one->grant == other->grant && yb_id_equal(one->hash, other->hash)) {
-                STORE_CHECK(judge->world,
-                            (one->node != other->node || one->tier != other->tier) &&
-                                one->size == other->size &&
-                                memcmp(one->bytes, other->bytes,
-                                       judge->whole ? one->size : sizeof(uint64_t)) == 0);
+                STORE_CHECK(judge->world, (one->node != other->node || one->tier != other->tier) &&
+                                              one->size == other->size &&
+                                              memcmp(one->bytes, other->bytes,
+                                                     judge->whole || one->size < sizeof(uint64_t)
+                                                         ? one->size
+                                                         : sizeof(uint64_t)) == 0);
             }
         }
     }
@@ -404,6 +485,18 @@ store_drain(struct store_world *world, uint32_t number, bool draining)
         STORE_CHECK(world, yb_directory_store(directory, NULL) == YB_OK);
         yb_directory_mirror(directory, slot);
     }
+}
+
+void
+store_named(struct store_world *world, struct yb_id hash, struct yb_index_answer *found_out)
+{
+    struct yb_directory *directory = store_directory(world)->life->directory;
+    struct yb_index_query query = {
+        .tenant = yb_tenants_find(directory->tenants, "default", strlen("default")),
+        .now_ms = yb_directory_now_ms(directory),
+    };
+
+    yb_index_lookup(directory->index, &query, &hash, 1, found_out);
 }
 
 /* ---- histories ------------------------------------------------------------------------------ */

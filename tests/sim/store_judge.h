@@ -10,6 +10,7 @@
  *       served by no node any more.
  *   H6  What a node says to have below its memory is there on the medium, byte for byte.
  *   H7  yb_node_check() holds.
+ *   A16 What begins a value in parts begins no other one; its manifest stands for it in H4.
  *   An operation ends by its deadline, and the moment that a reset takes.
  *
  * In the end the history of every key is judged (store_history.h), and that nothing is left.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/stripe.h"
 #include "net/loop.h"
 #include "transfer/engine_internal.h"
 
@@ -171,7 +172,7 @@ run_jobs(struct yb_task *task)
         jobs = op->job_next;
         op->batch.deadline_ns += yb_loop_now(life->loop);
         op->began_ns = yb_sim_now_ns(life->world->sim);
-        status = yb_client_core_submit(life->client, &op->batch);
+        status = yb_stripe_submit(life->client, &op->batch);
         op->accepted = status == YB_OK;
         store_judge_began(life->world->judge, op);
         if (!op->accepted) {
@@ -416,6 +417,7 @@ make_client(struct store_life *life)
         .hints_max = 64,
         .calls_max = 16,
         .members_ms = 100,
+        .part_bytes = life->world->options.part_bytes,
         .random = random_of_life,
         .random_context = life,
     };

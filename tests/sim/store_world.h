@@ -58,6 +58,7 @@ struct store_options {
     uint64_t object_bytes;    /* Of the second; 0: as much. */
     const char *write_policy; /* NULL: the node's default. */
     uint32_t tier_ms;         /* How long they take, at most; 0: 2. */
+    uint64_t part_bytes;      /* Longer values are cut by their writers; 0: none is. */
     uint32_t late;            /* The last so many nodes are not started by create. */
     /* Change what a role is made with; each may be NULL. */
     void (*tune_directory)(struct yb_directory_options *options);
@@ -166,6 +167,10 @@ void store_heal(struct store_world *world);
 
 /* Drain a node, or take it back, if the directory is up and knows it. */
 void store_drain(struct store_world *world, uint32_t number, bool draining);
+
+/* Where the directory, which is up, says that a block of the tenant "default" is. */
+struct yb_index_answer;
+void store_named(struct store_world *world, struct yb_id hash, struct yb_index_answer *found_out);
 
 /* Let time pass; store_check() runs after every step. */
 void store_run_ms(struct store_world *world, uint64_t ms);

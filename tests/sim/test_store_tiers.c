@@ -8,6 +8,7 @@
 #include "../unit/unit.h"
 
 #include "base/hash.h"
+#include "directory/index.h"
 #include "node/node_below.h"
 #include "store_judge.h"
 #include "store_steps.h"
@@ -705,6 +706,45 @@ test_tiers__draining_moves_what_lies_below(void **state)
     store_steps_end(world);
 }
 
+/* Check that of a node that the directory names the block is there, in that tier. */
+static void
+check_place(struct store_world *world, uint32_t key, const struct yb_index_replica *place)
+{
+    for (uint32_t i = 0; i < world->options.nodes; i++) {
+        const struct yb_shelf_record *record =
+            yb_shelf_find(below_of(world, i)->shelf, hash_of(world, key));
+        struct yb_node_info info;
+
+        yb_node_info(store_node(world, i)->life->node, &info);
+        if (info.slot == place->slot && place->tier != YB_WIRE_TIER_DRAM) {
+            assert_non_null(record);
+            assert_int_equal(record->state, YB_SHELF_LIVE);
+            assert_true((record->claimed >> (place->tier - YB_WIRE_TIER_SSD) & 1) != 0);
+        }
+    }
+}
+
+/* Three replicas, each in memory, on a disk and in an object store, are one more than it names. */
+static void
+test_tiers__where_a_directory_names_no_more_it_names_nothing_that_is_not_there(void **state)
+{
+    const uint32_t key = 1;
+
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++) {
+        struct store_world *world = begin(3, 2);
+        struct yb_index_answer found;
+
+        DO(world, {STEP_PUT, .key = key, .value = 77, .replicas = 3}, {STEP_WAIT, .ms = 500});
+        store_named(world, hash_of(world, key), &found);
+        assert_true(found.count >= 3);
+        for (uint32_t k = 0; k < found.count; k++) {
+            check_place(world, key, &found.replicas[k]);
+        }
+        store_steps_end(world);
+    }
+}
+
 int
 main(void)
 {
@@ -737,6 +777,8 @@ main(void)
         cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),
         cmocka_unit_test(test_tiers__a_block_below_is_served_only_while_it_is_claimed),
         cmocka_unit_test(test_tiers__draining_moves_what_lies_below),
+        cmocka_unit_test(
+            test_tiers__where_a_directory_names_no_more_it_names_nothing_that_is_not_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,7 +276,7 @@ static enum yb_status
 build_lookup_answers_one(struct golden_buffer *out)
 {
     static const struct yb_wire_lookup_answer answers[1] = {{.grant = UINT64_C(0x30000000007), .eta_us = 0, .size_code = 32768, .flags = 0, .presence = 1, .count = 1, .slot0 = 1, .slot1 = 0, .slot2 = 0, .slot3 = 0, .tier0 = 2, .tier1 = 0, .tier2 = 0, .tier3 = 0}};
-    struct yb_wire_lookup_answers value = {.epoch = 3, .members_version = 9, .answers = {1, NULL, answers}};
+    struct yb_wire_lookup_answers value = {.epoch = 3, .members_version = 9, .answers = {1, NULL, answers}, .flush = 4};
 
     return yb_wire_lookup_answers_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -297,7 +297,7 @@ static enum yb_status
 build_removal_one(struct golden_buffer *out)
 {
     static const struct yb_wire_hash hashes[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}}};
-    struct yb_wire_removal value = {.force = 0, .hashes = {1, NULL, hashes}};
+    struct yb_wire_removal value = {.force = 0, .hashes = {1, NULL, hashes}, .grant = UINT64_C(0x30000000007)};
 
     return yb_wire_removal_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -560,8 +560,8 @@ static const struct golden_case golden_directory_cases[] = {
     {"intents-one", 16, build_intents_one, recode_intents},
     {"intent_answers-busy", 24, build_intent_answers_busy, recode_intent_answers},
     {"lookup-one", 16, build_lookup_one, recode_lookup},
-    {"lookup_answers-one", 24, build_lookup_answers_one, recode_lookup_answers},
-    {"removal-one", 8, build_removal_one, recode_removal},
+    {"lookup_answers-one", 32, build_lookup_answers_one, recode_lookup_answers},
+    {"removal-one", 16, build_removal_one, recode_removal},
     {"removed-two", 8, build_removed_two, recode_removed},
     {"flushed-some", 16, build_flushed_some, recode_flushed},
     {"reports-one", 8, build_reports_one, recode_reports},

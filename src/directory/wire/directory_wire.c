@@ -30,8 +30,8 @@ _Static_assert(20 + 4 == YB_WIRE_GRANTS_BYTES, "no gap in grants");
 _Static_assert(13 + 3 == YB_WIRE_INTENTS_BYTES, "no gap in intents");
 _Static_assert(20 + 4 == YB_WIRE_INTENT_ANSWERS_BYTES, "no gap in intent_answers");
 _Static_assert(12 + 4 == YB_WIRE_LOOKUP_BYTES, "no gap in lookup");
-_Static_assert(20 + 4 == YB_WIRE_LOOKUP_ANSWERS_BYTES, "no gap in lookup_answers");
-_Static_assert(4 + 4 == YB_WIRE_REMOVAL_BYTES, "no gap in removal");
+_Static_assert(24 + 8 == YB_WIRE_LOOKUP_ANSWERS_BYTES, "no gap in lookup_answers");
+_Static_assert(8 + 8 == YB_WIRE_REMOVAL_BYTES, "no gap in removal");
 _Static_assert(4 + 4 == YB_WIRE_REMOVED_BYTES, "no gap in removed");
 _Static_assert(8 + 8 == YB_WIRE_FLUSHED_BYTES, "no gap in flushed");
 _Static_assert(4 + 4 == YB_WIRE_REPORTS_BYTES, "no gap in reports");
@@ -2150,6 +2150,7 @@ yb_wire_lookup_answers_load(const uint8_t *bytes, struct yb_wire_lookup_answers 
     out->epoch = yb_wire_get_u64(bytes + 0);
     out->members_version = yb_wire_get_u64(bytes + 8);
     out->answers = (struct yb_wire_lookup_answer_list){yb_wire_get_u32(bytes + 16), NULL, NULL};
+    out->flush = yb_wire_get_u64(bytes + 24);
 }
 
 static inline void
@@ -2159,6 +2160,7 @@ yb_wire_lookup_answers_store(const struct yb_wire_lookup_answers *value, uint8_t
     yb_wire_put_u64(bytes + 8, value->members_version);
     yb_wire_put_u32(bytes + 16, value->answers.count);
     memset(bytes + 20, 0, 4);
+    yb_wire_put_u64(bytes + 24, value->flush);
 }
 
 static bool
@@ -2259,6 +2261,7 @@ yb_wire_removal_load(const uint8_t *bytes, struct yb_wire_removal *out)
 {
     out->force = yb_wire_get_u8(bytes + 0);
     out->hashes = (struct yb_wire_hash_list){yb_wire_get_u32(bytes + 4), NULL, NULL};
+    out->grant = yb_wire_get_u64(bytes + 8);
 }
 
 static inline void
@@ -2267,6 +2270,7 @@ yb_wire_removal_store(const struct yb_wire_removal *value, uint8_t *bytes)
     yb_wire_put_u8(bytes + 0, value->force);
     memset(bytes + 1, 0, 3);
     yb_wire_put_u32(bytes + 4, value->hashes.count);
+    yb_wire_put_u64(bytes + 8, value->grant);
 }
 
 static bool

@@ -1421,19 +1421,21 @@ YB_CHECKED enum yb_status yb_wire_lookup_decode(const uint8_t *bytes, size_t len
 
 /* One answer for each key, in the same order. */
 enum {
-    YB_WIRE_LOOKUP_ANSWERS_BYTES = 24,
-    YB_WIRE_LOOKUP_ANSWERS_BYTES_MAX = 524312,
+    YB_WIRE_LOOKUP_ANSWERS_BYTES = 32,
+    YB_WIRE_LOOKUP_ANSWERS_BYTES_MAX = 524320,
     YB_WIRE_LOOKUP_ANSWERS_ANSWERS_MAX = 16384,
     YB_WIRE_LOOKUP_ANSWERS_AT_EPOCH = 0,
     YB_WIRE_LOOKUP_ANSWERS_AT_MEMBERS_VERSION = 8,
     YB_WIRE_LOOKUP_ANSWERS_AT_ANSWERS = 16,
     YB_WIRE_LOOKUP_ANSWERS_AT_RESERVED = 20,
+    YB_WIRE_LOOKUP_ANSWERS_AT_FLUSH = 24,
 };
 
 struct yb_wire_lookup_answers {
     uint64_t epoch; /* Of this directory. */
     uint64_t members_version; /* Changes with every change of membership. */
     struct yb_wire_lookup_answer_list answers; /* In the order of the question. */
+    uint64_t flush; /* The tenant's flush epoch: what is there was put in it. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
@@ -1449,17 +1451,19 @@ YB_CHECKED enum yb_status yb_wire_lookup_answers_decode(const uint8_t *bytes, si
 
 /* Remove these keys. */
 enum {
-    YB_WIRE_REMOVAL_BYTES = 8,
-    YB_WIRE_REMOVAL_BYTES_MAX = 4104,
+    YB_WIRE_REMOVAL_BYTES = 16,
+    YB_WIRE_REMOVAL_BYTES_MAX = 4112,
     YB_WIRE_REMOVAL_HASHES_MAX = 256,
     YB_WIRE_REMOVAL_AT_FORCE = 0,
     YB_WIRE_REMOVAL_AT_RESERVED = 1,
     YB_WIRE_REMOVAL_AT_HASHES = 4,
+    YB_WIRE_REMOVAL_AT_GRANT = 8,
 };
 
 struct yb_wire_removal {
     uint8_t force; /* 1: holds are ignored. */
     struct yb_wire_hash_list hashes; /* The keys. */
+    uint64_t grant; /* What has another grant stays, and is NOT_FOUND; 0: whatever is there. */
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */

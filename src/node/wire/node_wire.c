@@ -750,15 +750,6 @@ block_info_list_check(const struct yb_wire_block_info_list *list, struct yb_wire
 }
 
 static bool
-put_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 16, 8)) {
-        return yb_wire_bad(error, "put", "reserved", "reserved bytes must be zero", (uint64_t)bytes[16]);
-    }
-    return true;
-}
-
-static bool
 put_check(const struct yb_wire_put *value, struct yb_wire_error *error)
 {
     if (value->items.count > 128) {
@@ -776,6 +767,7 @@ yb_wire_put_load(const uint8_t *bytes, struct yb_wire_put *out)
     out->write = yb_wire_get_u64(bytes + 0);
     out->items = (struct yb_wire_put_item_list){yb_wire_get_u32(bytes + 8), NULL, NULL};
     out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 12)};
+    out->flush = yb_wire_get_u64(bytes + 16);
 }
 
 static inline void
@@ -784,7 +776,7 @@ yb_wire_put_store(const struct yb_wire_put *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 0, value->write);
     yb_wire_put_u32(bytes + 8, value->items.count);
     yb_wire_put_u32(bytes + 12, value->keys.length);
-    memset(bytes + 16, 0, 8);
+    yb_wire_put_u64(bytes + 16, value->flush);
 }
 
 static bool
@@ -858,7 +850,7 @@ yb_wire_put_decode(const uint8_t *bytes, size_t length, struct yb_wire_put *out,
         return YB_PROTOCOL;
     }
     yb_wire_put_load(bytes, &value);
-    if (!put_check_fixed(bytes, error) || !put_check(&value, error) || !put_take(bytes, length, &value, error)) {
+    if (!put_check(&value, error) || !put_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

@@ -1133,13 +1133,16 @@ enum {
     YB_WIRE_PUT_AT_WRITE = 0,
     YB_WIRE_PUT_AT_ITEMS = 8,
     YB_WIRE_PUT_AT_KEYS = 12,
-    YB_WIRE_PUT_AT_RESERVED = 16,
+    YB_WIRE_PUT_AT_FLUSH = 16,
 };
 
 struct yb_wire_put {
     uint64_t write; /* The write id: random, the same at every node that gets a replica. */
     struct yb_wire_put_item_list items; /* In the order of the data. */
     struct yb_wire_blob keys; /* Their keys, one behind the other. */
+    /* 1 + the flush epoch that they belong to: if the tenant is in a later one they are STALE;
+     * 0: the one that it is in. */
+    uint64_t flush;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
