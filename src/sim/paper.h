@@ -43,6 +43,7 @@
     X(bidaw)            \
     X(ecoserve)         \
     X(lmetric)          \
+    X(rollart)          \
     X(seer)             \
     X(strata)           \
     X(wild)
