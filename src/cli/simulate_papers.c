@@ -131,11 +131,37 @@ read_config(struct yb_cli *cli, const char *path)
     return text;
 }
 
+static void
+show_progress(void *context, uint32_t done, uint32_t all)
+{
+    struct yb_output_progress *progress = context;
+
+    progress->total = all;
+    yb_output_progress_update(progress, done);
+}
+
+/* Create the table and fill it; it is there also where that fails. */
+static enum yb_status
+run(struct yb_cli *cli, const char *config, struct yb_papers **papers_out,
+    char message[YB_PAPER_MESSAGE_MAX])
+{
+    struct yb_output_progress progress;
+    enum yb_status status = yb_papers_create(config, yb_simulate_traces(cli), papers_out, message);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    yb_output_progress_begin(&progress, cli->err, cli->terminal, yb_clock_system(), "papers", 0);
+    status =
+        yb_papers_run(*papers_out, yb_cli_option(cli, "paper"), show_progress, &progress, message);
+    yb_output_progress_end(&progress);
+    return status;
+}
+
 int
 yb_simulate_papers(struct yb_cli *cli)
 {
     const char *path = yb_cli_option(cli, "config-of-papers");
-    const char *traces = yb_simulate_traces(cli);
     struct yb_papers *papers = NULL;
     char message[YB_PAPER_MESSAGE_MAX];
     char *config = NULL;
@@ -147,8 +173,7 @@ yb_simulate_papers(struct yb_cli *cli)
             return YB_CLI_EXIT_REFUSED;
         }
     }
-    if (yb_papers_create(config, traces, &papers, message) != YB_OK ||
-        yb_papers_run(papers, yb_cli_option(cli, "paper"), message) != YB_OK) {
+    if (run(cli, config, &papers, message) != YB_OK) {
         fprintf(cli->err, "yuebing simulate: %s\n", message);
     } else {
         code = cli->json ? print_json(cli, papers) : print_table(cli, papers);

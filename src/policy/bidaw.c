@@ -125,6 +125,7 @@ worth(const struct yb_path *path, uint32_t class_index, uint64_t age)
     double bound = own[OWN_BOUNDS + class_index % ANSWERS] * YB_PATH_FULL;
     uint32_t first = yb_hazard_bin((uint64_t)bound);
     uint32_t now = yb_hazard_bin(age);
+    uint32_t small = yb_hazard_bin((uint64_t)YB_PATH_FULL); /* Up to here it hits for sure. */
     double left = 1.0; /* Not used up to here: what lies before is no more. */
     double potential = 0.0;
 
@@ -135,9 +136,7 @@ worth(const struct yb_path *path, uint32_t class_index, uint64_t age)
         if (bin < first) {
             left -= chance;
         } else {
-            bool small = bin <= yb_hazard_bin((uint64_t)YB_PATH_FULL);
-
-            potential += chance * (small ? 1.0 : own[OWN_HITS + bin]);
+            potential += chance * (bin <= small ? 1.0 : own[OWN_HITS + bin]);
         }
     }
     return potential / fmax(left, 1e-6);

@@ -15,7 +15,7 @@
  *
  * Rows that stand on the surrogate of a trace that is not to be had say so.
  *
- * Threads   One.
+ * Threads   One; yb_papers_run() starts others, of which each runs papers by itself.
  * Memory    The table owns its rows, traces and configuration.
  * Failure   A trace that is not there makes its rows not ok, with that as their reason.
  */
@@ -75,9 +75,15 @@ YB_CHECKED enum yb_status yb_papers_create(const char *config, const char *trace
 /* Consume the table and set *papers to NULL; NULL is allowed inside. */
 void yb_papers_destroy(struct yb_papers **papers);
 
-/* Run all papers, or that of one name. Fails with NOT_FOUND (no such paper), INVALID (an experiment
- * is refused; the message says why) or NO_MEMORY. */
+/* Told as papers come to their end. */
+typedef void yb_papers_progress_fn(void *context, uint32_t done, uint32_t all);
+
+/* Run all papers, or that of one name, on as many threads as the process may have; rows are in the
+ * order of YB_PAPER_MAP and the same however many there are. `progress` (NULL: none) is called in
+ * the caller's thread. Fails with NOT_FOUND (no such paper), INVALID (an experiment is refused; the
+ * message says why) or NO_MEMORY. */
 YB_CHECKED enum yb_status yb_papers_run(struct yb_papers *papers, const char *name,
+                                        yb_papers_progress_fn *progress, void *context,
                                         char message[YB_PAPER_MESSAGE_MAX]);
 
 /* Return a row; NULL past the end. Borrowed until destroy. */

@@ -5,6 +5,10 @@
 #include <ini.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,24 +306,137 @@ yb_paper_engine(struct yb_papers *papers, const char *section, struct yb_paper_e
     return status;
 }
 
-enum yb_status
-yb_papers_run(struct yb_papers *papers, const char *name, char message[YB_PAPER_MESSAGE_MAX])
+/* ---- running ---------------------------------------------------------------------------------- */
+
+/* One paper, with a table of its own: what it reads is a copy, what it writes is appended later. */
+struct part {
+    struct yb_papers *papers;
+    uint32_t index; /* Of `known`. */
+    enum yb_status status;
+};
+
+struct running {
+    struct part parts[KNOWN];
+    uint32_t count;
+    atomic_uint next; /* Part that nobody runs yet. */
+    sem_t done;       /* Counts parts. */
+};
+
+static void *
+run_parts(void *context)
 {
-    enum yb_status status = name == NULL ? YB_OK : YB_NOT_FOUND;
+    struct running *running = context;
+    uint32_t at;
+
+    while ((at = atomic_fetch_add(&running->next, 1)) < running->count) {
+        struct part *part = &running->parts[at];
+
+        part->status = known[part->index].run(part->papers);
+        (void)sem_post(&running->done);
+    }
+    return NULL;
+}
+
+/* How many threads this process may keep busy. */
+static uint32_t
+cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+/* Run all parts; which thread runs which makes no difference to any of them. */
+static void
+run_side_by_side(struct running *running, yb_papers_progress_fn *progress, void *context)
+{
+    pthread_t threads[KNOWN];
+    uint32_t wanted = cpus() < running->count ? cpus() : running->count;
+    uint32_t begun = 0;
+
+    while (begun < wanted && pthread_create(&threads[begun], NULL, run_parts, running) == 0) {
+        begun++;
+    }
+    if (begun == 0) {
+        (void)run_parts(running);
+    }
+    for (uint32_t i = 0; i < running->count; i++) {
+        while (sem_wait(&running->done) != 0) { /* A signal came between. */
+        }
+        if (progress != NULL) {
+            progress(context, i + 1, running->count);
+        }
+    }
+    for (uint32_t i = 0; i < begun; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+}
+
+static enum yb_status
+add_part(const struct yb_papers *papers, uint32_t index, struct running *running)
+{
+    struct yb_papers *own = calloc(1, sizeof(*own));
+
+    if (own == NULL) {
+        return YB_NO_MEMORY;
+    }
+    own->magic = MAGIC;
+    own->entry_count = papers->entry_count;
+    memcpy(own->entries, papers->entries, sizeof(own->entries));
+    memcpy(own->directory, papers->directory, sizeof(own->directory));
+    running->parts[running->count++] = (struct part){.papers = own, .index = index};
+    return YB_OK;
+}
+
+/* Append the rows of all parts in the order of papers, up to the first that failed. */
+static enum yb_status
+take_rows(struct yb_papers *papers, const struct running *running)
+{
+    enum yb_status status = YB_OK;
+
+    for (uint32_t i = 0; i < running->count && status == YB_OK; i++) {
+        const struct yb_papers *own = running->parts[i].papers;
+
+        for (uint32_t row = 0; row < own->row_count; row++) {
+            yb_paper_add(papers, &own->rows[row]);
+        }
+        status = running->parts[i].status;
+        memcpy(papers->message, own->message, sizeof(papers->message));
+    }
+    return status;
+}
+
+enum yb_status
+yb_papers_run(struct yb_papers *papers, const char *name, yb_papers_progress_fn *progress,
+              void *context, char message[YB_PAPER_MESSAGE_MAX])
+{
+    struct running running = {.count = 0};
+    enum yb_status status = YB_OK;
 
     YB_ASSERT_OBJ(papers, MAGIC);
     message[0] = '\0';
-    for (uint32_t i = 0; i < KNOWN && (status == YB_OK || status == YB_NOT_FOUND); i++) {
+    for (uint32_t i = 0; i < KNOWN && status == YB_OK; i++) {
         if (name == NULL || strcmp(known[i].name, name) == 0) {
-            status = known[i].run(papers);
+            status = add_part(papers, i, &running);
         }
     }
-    if (status == YB_NOT_FOUND) {
+    if (status == YB_OK && running.count == 0) {
         snprintf(message, YB_PAPER_MESSAGE_MAX, "there is no paper \"%s\"",
                  name == NULL ? "" : name);
-    } else if (status != YB_OK) {
+        return YB_NOT_FOUND;
+    }
+    if (status == YB_OK) {
+        (void)sem_init(&running.done, 0, 0);
+        run_side_by_side(&running, progress, context);
+        (void)sem_destroy(&running.done);
+        status = take_rows(papers, &running);
+    }
+    if (status != YB_OK) {
         snprintf(message, YB_PAPER_MESSAGE_MAX, "%s",
                  papers->message[0] != '\0' ? papers->message : yb_status_text(status));
+    }
+    for (uint32_t i = 0; i < running.count; i++) {
+        yb_papers_destroy(&running.parts[i].papers);
     }
     return status;
 }

@@ -495,7 +495,7 @@ test_simulator__without_traces_rows_say_so_and_the_formula_stands(void **state)
 
     (void)state;
     assert_int_equal(yb_papers_create(NULL, "/nowhere", &papers, message), YB_OK);
-    assert_int_equal(yb_papers_run(papers, "mooncake", message), YB_OK);
+    assert_int_equal(yb_papers_run(papers, "mooncake", NULL, NULL, message), YB_OK);
     for (uint32_t i = 0; (row = yb_papers_row(papers, i)) != NULL; i++) {
         bool mooncake = strcmp(row->paper, "Mooncake") == 0;
 
@@ -506,6 +506,41 @@ test_simulator__without_traces_rows_say_so_and_the_formula_stands(void **state)
     assert_true(yb_papers_row(papers, 0)->ours > 5.855 && yb_papers_row(papers, 0)->ours < 5.865);
     assert_true(yb_papers_row(papers, 1)->ours > 18.565 && yb_papers_row(papers, 1)->ours < 18.575);
     yb_papers_destroy(&papers);
+}
+
+static void
+count_papers(void *context, uint32_t done, uint32_t all)
+{
+    uint32_t *told = context;
+
+    assert_int_equal(done, *told + 1);
+    assert_true(done <= all);
+    *told = done;
+}
+
+/* Without a section of numbers papers fail at once, side by side. What is said is what the first of
+ * them found, whichever thread was the fastest, and the rows are those of the papers before it. */
+static void
+test_simulator__papers_that_run_side_by_side_are_told_in_their_order(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 20; round++) {
+        struct yb_papers *papers;
+        char message[YB_PAPER_MESSAGE_MAX];
+        uint32_t told = 0;
+        uint32_t rows = 0;
+
+        assert_int_equal(
+            yb_papers_create("[all]\nmodel = llama-3-70b\n", "/nowhere", &papers, message), YB_OK);
+        assert_int_equal(yb_papers_run(papers, NULL, count_papers, &told, message), YB_INVALID);
+        assert_non_null(strstr(message, "[numbers-bidaw]"));
+        assert_null(yb_paper_name(told)); /* All were told. */
+        while (yb_papers_row(papers, rows) != NULL) {
+            assert_string_equal(yb_papers_row(papers, rows++)->paper, "Mooncake");
+        }
+        assert_true(rows > 30); /* Figure 9 and table 1 alone have 32. */
+        yb_papers_destroy(&papers);
+    }
 }
 
 /* ---- never worse ----------------------------------------------------------------------------- */
@@ -552,6 +587,7 @@ main(void)
         cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(test_simulator__settings_are_understood_or_refused_by_name),
         cmocka_unit_test(test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism),
+        cmocka_unit_test(test_simulator__papers_that_run_side_by_side_are_told_in_their_order),
         cmocka_unit_test(test_simulator__without_traces_rows_say_so_and_the_formula_stands),
         cmocka_unit_test(test_simulator__workloads_are_made_of_a_trace),
     };
