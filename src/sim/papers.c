@@ -306,7 +306,7 @@ yb_paper_engine(struct yb_papers *papers, const char *section, struct yb_paper_e
     return status;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
 
 /* One paper, with a table of its own: what it reads is a copy, what it writes is appended later. */
 struct part {
