@@ -37,7 +37,9 @@ const struct yb_cli_option yb_cli_engine_options[] = {
     {"chunk-tokens", "N", "of a prompt in one step; default 2048"},
     {"running", "N", "requests at once; default 256"},
     {"name", "WORD", "of the instance; default engine-PID"},
-    {"conductor", "URL", "that is told of it, http://HOST:PORT; default none"},
+    {"conductor", "URLS",
+     "that are told of it, http://HOST:PORT, several with commas, in the order of their numbers; "
+     "default none"},
     {"node", "NAME", "of the store's node beside it"},
     {"rack", "N", "where it stands"},
     {"no-store", NULL, "keep KV in its own memory alone"},
@@ -59,7 +61,9 @@ struct stand {
     struct yb_stats *stats;
     struct yb_client *client;
     struct yb_transfer *transfer;
-    struct yb_engine_reporter *reporter;
+    struct yb_engine_reporter *reporters[YB_SCHED_CONDUCTORS_MAX]; /* By conductor. */
+    char urls[YB_SCHED_CONDUCTORS_MAX][YB_ENGINE_URL_BYTES];
+    uint32_t reporter_count;
     struct yb_engine *engine;
     struct yb_engine_service *service;
 };
@@ -205,13 +209,26 @@ read_options(struct stand *stand)
 /* ---- starting -------------------------------------------------------------------------------- */
 
 static void
-on_ended(void *context, uint64_t decision, const struct yb_engine_outcome *outcome, bool first,
+on_ended(void *context, const struct yb_engine_decided *decided,
+         const struct yb_engine_outcome *outcome, bool first,
          const struct yb_engine_verdicts *verdicts)
 {
     const struct stand *stand = context;
 
-    if (stand->reporter != NULL) {
-        yb_engine_reporter_done(stand->reporter, decision, outcome, first, verdicts);
+    if (decided->conductor < stand->reporter_count) {
+        yb_engine_reporter_done(stand->reporters[decided->conductor], decided->decision, outcome,
+                                first, verdicts);
+    }
+}
+
+/* A block came or left: every conductor hears of it. */
+static void
+on_block(void *context, const uint8_t key[YB_KV_KEY_BYTES], bool there)
+{
+    const struct stand *stand = context;
+
+    for (uint32_t i = 0; i < stand->reporter_count; i++) {
+        yb_engine_reporter_block(stand->reporters[i], key, there);
     }
 }
 
@@ -222,17 +239,35 @@ fail(const struct stand *stand, enum yb_status status, const char *why)
     return status == YB_INVALID || status == YB_DENIED ? YB_CLI_EXIT_REFUSED : YB_CLI_EXIT_FAILED;
 }
 
-static int
-start_reporter(struct stand *stand)
+/* Take the URLs apart. Returns false: too many, or one that is too long. */
+static bool
+read_urls(struct stand *stand, const char *given)
 {
-    char why[YB_ENGINE_WHY_BYTES];
-    const char *url = yb_cli_option(stand->cli, "conductor");
-    enum yb_status status;
+    for (const char *at = given; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, ",");
 
-    if (url == NULL) {
-        return 0;
+        if (stand->reporter_count == YB_SCHED_CONDUCTORS_MAX || length >= YB_ENGINE_URL_BYTES) {
+            return false;
+        }
+        memcpy(stand->urls[stand->reporter_count++], at, length);
+        at += length + (at[length] == ',');
     }
-    stand->report.url = url;
+    return true;
+}
+
+static int
+start_reporters(struct stand *stand)
+{
+    char why[YB_ENGINE_WHY_BYTES] = "at most 16 conductors, each http://HOST:PORT";
+    enum yb_status status = YB_OK;
+    uint32_t count;
+
+    if (!read_urls(stand, yb_cli_option(stand->cli, "conductor"))) {
+        stand->reporter_count = 0;
+        return fail(stand, YB_INVALID, why);
+    }
+    count = stand->reporter_count;
+    stand->reporter_count = 0;
     stand->report.name = stand->name;
     stand->report.address = stand->address;
     stand->report.node = yb_cli_option(stand->cli, "node");
@@ -244,12 +279,19 @@ start_reporter(struct stand *stand)
     stand->report.load_rate = 8000000000;
     stand->report.ssd_rate = 1000000000;
     stand->report.object_rate = 500000000;
-    status = yb_engine_reporter_create(&stand->report, &stand->reporter, why);
+    while (status == YB_OK && stand->reporter_count < count) {
+        stand->report.url = stand->urls[stand->reporter_count];
+        status = yb_engine_reporter_create(&stand->report, &stand->reporters[stand->reporter_count],
+                                           why);
+        stand->reporter_count += status == YB_OK;
+    }
     if (status != YB_OK) {
         return fail(stand, status, why);
     }
-    stand->options.listener.owner = stand->reporter;
-    stand->options.listener.block = yb_engine_reporter_block;
+    if (count > 0) {
+        stand->options.listener.owner = stand;
+        stand->options.listener.block = on_block;
+    }
     return 0;
 }
 
@@ -314,7 +356,7 @@ start(struct stand *stand)
         yb_cli_open_client(stand->cli, OPEN_NS, &stand->client, &code) != YB_OK) {
         return code;
     }
-    code = start_reporter(stand);
+    code = start_reporters(stand);
     if (code == 0) {
         code = start_transfer(stand);
     }
@@ -334,8 +376,8 @@ start(struct stand *stand)
         return fail(stand, status, why);
     }
     code = start_service(stand);
-    if (code == 0 && stand->reporter != NULL) {
-        status = yb_engine_reporter_attach(stand->reporter, stand->engine, stand->service);
+    for (uint32_t i = 0; code == 0 && i < stand->reporter_count; i++) {
+        status = yb_engine_reporter_attach(stand->reporters[i], stand->engine, stand->service);
         code = status == YB_OK ? 0 : fail(stand, status, "");
     }
     return code;
@@ -348,8 +390,8 @@ stop(struct stand *stand)
     if (stand->engine != NULL) {
         yb_engine_stop(stand->engine);
     }
-    if (stand->reporter != NULL) {
-        yb_engine_reporter_quiet(stand->reporter);
+    for (uint32_t i = 0; i < stand->reporter_count; i++) {
+        yb_engine_reporter_quiet(stand->reporters[i]);
     }
     if (stand->service != NULL) {
         yb_engine_service_destroy(&stand->service);
@@ -357,8 +399,8 @@ stop(struct stand *stand)
     if (stand->engine != NULL) {
         yb_engine_destroy(&stand->engine);
     }
-    if (stand->reporter != NULL) {
-        yb_engine_reporter_destroy(&stand->reporter);
+    for (uint32_t i = 0; i < stand->reporter_count; i++) {
+        yb_engine_reporter_destroy(&stand->reporters[i]);
     }
     if (stand->stats != NULL) {
         yb_stats_destroy(&stand->stats);

@@ -374,18 +374,26 @@ piece_json(struct completion *completion, const uint32_t *tokens, uint32_t count
     return piece;
 }
 
+static struct yb_engine_decided
+decided_by(const struct completion *completion)
+{
+    return (struct yb_engine_decided){.conductor = (uint32_t)completion->conductor,
+                                      .decision = completion->decision};
+}
+
 /* Its first token is out, and it goes on here. What was handed over had its first one elsewhere. */
 static void
 tell_first(struct completion *completion)
 {
     const struct yb_engine_service_options *options = &completion->service->options;
     const struct yb_engine_verdicts none = {.count = 0}; /* They are judged at the end. */
+    const struct yb_engine_decided decided = decided_by(completion);
     struct yb_engine_outcome outcome;
 
     if (options->ended != NULL && completion->decision != 0 && !completion->keep &&
         !completion->handed) {
         (void)yb_engine_outcome(completion->request, &outcome);
-        options->ended(options->context, completion->decision, &outcome, true, &none);
+        options->ended(options->context, &decided, &outcome, true, &none);
     }
 }
 
@@ -395,10 +403,11 @@ tell_ended(struct completion *completion, const struct yb_engine_outcome *outcom
 {
     const struct yb_engine_service_options *options = &completion->service->options;
     const struct yb_engine_verdicts verdicts = judge(completion, outcome);
+    const struct yb_engine_decided decided = decided_by(completion);
 
     yb_engine_trace_verdicts(completion->request, completion->orders.decided_ns, &verdicts);
     if (options->ended != NULL && completion->decision != 0) {
-        options->ended(options->context, completion->decision, outcome,
+        options->ended(options->context, &decided, outcome,
                        completion->keep && outcome->status == YB_OK, &verdicts);
     }
 }

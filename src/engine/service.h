@@ -34,6 +34,12 @@
 
 struct yb_engine_service;
 
+/* Which conductor sent a request, and by which of its decisions. */
+struct yb_engine_decided {
+    uint32_t conductor;
+    uint64_t decision;
+};
+
 struct yb_engine_service_options {
     struct yb_engine *engine;
     const char *model;
@@ -49,8 +55,9 @@ struct yb_engine_service_options {
     void *context;
     /* A request of a conductor's decision has ended, or (`first`) has its first token; how its
      * moves ended that are judged now. On a thread of the port. May be NULL. */
-    void (*ended)(void *context, uint64_t decision, const struct yb_engine_outcome *outcome,
-                  bool first, const struct yb_engine_verdicts *verdicts);
+    void (*ended)(void *context, const struct yb_engine_decided *decided,
+                  const struct yb_engine_outcome *outcome, bool first,
+                  const struct yb_engine_verdicts *verdicts);
 };
 
 /* Fails as yb_http_create() does. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`yuebing engine`: requests over HTTP, KV through the store and from engine to engine, each byte
 compared; engines that die, askers that go away or ask nonsense."""
+import contextlib
 import http.client
 import json
 import signal
@@ -287,6 +288,32 @@ def _():
                 known(reborn, tokens, here, "device", 31)
                 last = decide(reborn, prompt(7, 100))
                 conduct(engines, last, prompt(7, 100))
+
+
+@case("several conductors know of an engine, and each hears of the requests that it sent")
+def _():
+    with contextlib.ExitStack() as all_of_them:
+        conductors = [all_of_them.enter_context(Serve(
+            "--http", "127.0.0.1:0", "--block-tokens", "64", "--standalone", "--conductor-number",
+            str(number), command="conductor")) for number in range(2)]
+        urls = ",".join("http://" + one.ready["http"] for one in conductors)
+        server = all_of_them.enter_context(engine(None, "--name", "e0", "--conductor", urls))
+
+        def about(number):
+            return json.loads(call(conductors[number], "GET", "/v1/conductor")[1])
+        until(lambda: all(about(one)["instances"] == 1 for one in range(2)), "both know of it")
+        decided = []
+        for one in conductors:  # Both call it decision number 1.
+            code, body = call(one, "POST", "/v1/schedule", json.dumps(
+                {"tokens": prompt(1, 200), "model": "llama-3-70b"}))
+            expect(code == 200, f"{code}: {body}")
+            decided.append(json.loads(body)["decision"])
+        expect(decided[0] == decided[1], f"{decided}")
+        ask(server, prompt(1, 200), decision=decided[1], conductor=1)
+        until(lambda: about(1)["requests"] == 0, "who sent it has heard")
+        expect(about(0)["requests"] == 1, "and nobody else")
+        ask(server, prompt(1, 200), decision=decided[0], conductor=0)
+        until(lambda: about(0)["requests"] == 0, "nor has the other one been forgotten")
 
 
 if __name__ == "__main__":
