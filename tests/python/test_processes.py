@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -134,40 +133,27 @@ def test_a_soft_pin_ends_after_its_time_and_not_before(own_master):
 
 # ---- dummies ------------------------------------------------------------------------------------
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
-
-
 @pytest.fixture
 def real_client(own_master):
     """The port of a `mooncake_client`, and its process."""
     program = os.path.join(os.path.dirname(yuebing.__file__), "_bin", "mooncake_client")
-    port = free_port()
     process = subprocess.Popen(
-        [program, "--host=127.0.0.1", f"--port={port}", f"--http_port={free_port()}",
+        [program, "--host=127.0.0.1", "--port=0", "--http_port=0",
          f"--master_server_address={own_master.address}", "--global_segment_size=32 MB"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield port, process
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = process.stdout.readline()
+    assert said.startswith("node listening on 127.0.0.1:"), said
+    yield int(said.rpartition(":")[2]), process
     process.kill()
     process.wait()
-
-
-def dummy_of(port):
-    made = []
-
-    def ready():
-        store = MooncakeDistributedStore()
-        if store.setup_dummy(16 * MIB, MIB, f"127.0.0.1:{port}") == 0:
-            made.append(store)
-        return made
-
-    return until(ready, "the client tells where the store is")[0]
+    process.stdout.close()
 
 
 def test_a_dummy_shares_the_memory_of_a_client_of_its_host(own_master, real_client):
     port, process = real_client
-    dummy, allocator = dummy_of(port), MooncakeHostMemAllocator()
+    dummy, allocator = MooncakeDistributedStore(), MooncakeHostMemAllocator()
+    assert dummy.setup_dummy(16 * MIB, MIB, f"127.0.0.1:{port}") == 0
+    until(lambda: dummy.put("first", b"x") == 0, "the client has given its memory")
     base = allocator.alloc(8 * MIB)
     keys = [f"d{i}" for i in range(4)]
     try:
