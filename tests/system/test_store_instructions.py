@@ -114,6 +114,11 @@ def _():
             record = records(server)[mine[0]["id"]]
             expect(record["tier"] == "ssd" and record["bytes"] == 20 * 50000 and
                    record["finished_us"] >= record["started_us"] > 0, f"{record}")
+            # Those after the last that somebody knows; all, for who knew another process.
+            for after, ids in ((0, [record["id"]]), (1, []), (99, [record["id"]])):
+                told_now = call(server, "GET", f"/v1/instructions?after={after}")[1]
+                expect(told_now["last"] == 1 and
+                       [one["id"] for one in told_now["instructions"]] == ids, f"{told_now}")
             known(server, 100, 119, "dram", 20)
             expect(store.metric("yuebing_node_instructed_total", outcome="moved") == 20, "counted")
             with Client(store.address) as reader:

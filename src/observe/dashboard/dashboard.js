@@ -79,7 +79,7 @@ const TIERS = {device: 'device', dram: 'memory', ssd: 'SSD', object: 'object sto
 const FLOWS = [
   ['read from nodes', 'node_get_bytes_total'], ['put to nodes', 'node_put_bytes_total'],
   ['copied between nodes', 'node_copied_bytes_total'], ['up from disks and objects', 'node_loaded_bytes_total'],
-  ['down to disks and objects', 'node_stored_bytes_total'], ['between engines', 'engine_pulled_bytes_total']];
+  ['down to disks and objects', 'node_stored_bytes_total']];
 
 // What part of `counts`, by tier, each of `words` has, in the order of these.
 function shares(counts, words) {
@@ -99,7 +99,8 @@ function derive(sample, counters, before) {
   if (times) point.ttft = {P50: times[0] * 1e3, P95: times[1] * 1e3, P99: times[2] * 1e3};
   const paths = counters.grown(before, row => row.name.startsWith('transfer_') && row.name.endsWith('_bytes_total') && row.labels.path,
     row => `over ${row.labels.path}`);
-  const flows = [...FLOWS.map(([name, metric]) => [name, counters.grown(before, named(metric))]), ...paths];
+  const loaded = [...byTier('engine_loaded_bytes_total')].map(([tier, n]) => [`to engines from ${SOURCES[tier] ?? tier}`, n]);
+  const flows = [...FLOWS.map(([name, metric]) => [name, counters.grown(before, named(metric))]), ...loaded, ...paths];
   point.flow = Object.fromEntries(flows.filter(([, n]) => n > 0).map(([name, n]) => [name, n / seconds / 1e6]));
   point.work = {
     waiting: counters.sum('engine_requests_waiting') + counters.sum('engine_requests_prefilling'),
@@ -200,7 +201,8 @@ function chart(id, type, options) {
   if (!charts.has(id)) {
     tint();
     charts.set(id, new Chart($(id).querySelector('canvas'), {type, data: {datasets: []}, options: {
-      animation: false, maintainAspectRatio: false, parsing: false, normalized: true,
+      parsing: options.indexAxis ? {} : false, normalized: !options.indexAxis, // Bars from here to there are parsed.
+      animation: false, maintainAspectRatio: false, indexAxis: options.indexAxis ?? 'x',
       interaction: {mode: 'nearest', axis: 'x', intersect: false},
       plugins: {legend: {position: 'bottom', labels: {boxWidth: 12, boxHeight: 12}}, ...options.plugins},
       scales: options.scales}}));
@@ -251,18 +253,17 @@ const OUTCOMES = {in_time: '#16a34a', joined: '#0d9488', already_there: '#3b82f6
 function timeline() {
   const from = (state.last?.at_ms ?? 0) - state.minutes * 60e3;
   const rows = state.instructions.filter(row => row.ended_ms >= from).slice(-60);
-  const plot = rows.length || charts.has('timeline') ? chart('timeline', 'bar', {
+  const plot = rows.length || charts.has('timeline') ? chart('timeline', 'bar', {indexAxis: 'y',
     plugins: {legend: {display: false}, tooltip: {callbacks: {title: items => items[0]?.raw.row.title ?? '',
       label: item => item.raw.row.label}}},
     scales: {x: timeAxis(), y: {type: 'linear', reverse: true, ticks: {display: false}, grid: {display: false}}}}) : null;
-  const bar = (row, y, begin, end, colour) => ({x: [begin, Math.max(end, begin + 1)], y, row, colour});
+  const bar = (row, y, begin, end, colour) => ({x: [begin, Math.max(end, begin + 1)], y, row, colour}); // At least 1 ms wide.
   const bars = rows.flatMap((row, y) => {
     const colour = OUTCOMES[row.outcome] ?? DIM;
     return [bar(row, y, row.decided_ms, row.started_ms || row.ended_ms, colour + '55'),
       ...(row.started_ms ? [bar(row, y, row.started_ms, row.ended_ms, colour)] : [])];
   });
   if (plot) {
-    plot.options.indexAxis = 'y';
     plot.options.scales.x.min = Math.min(...bars.map(b => b.x[0]));
     plot.options.scales.x.max = Math.max(...bars.map(b => b.x[1]));
     plot.data.datasets = [{data: bars, backgroundColor: bars.map(b => b.colour), grouped: false, barThickness: 4}];
@@ -276,12 +277,12 @@ function timeline() {
     : 'No instruction of a conductor has ended lately.';
 }
 
+// An instruction as it is drawn, with words for a tip.
 function instruction(row) {
-  row.title = `${row.kind ?? 'instruction'} ${row.number ?? ''}: ${(row.outcome ?? '').replaceAll('_', ' ')}`;
-  row.label = [row.tier && `from ${row.tier}`, row.to && `to ${row.to}`,
-    row.started_ms && `waited ${millis(row.started_ms - row.decided_ms)}`,
-    `ended after ${millis(row.ended_ms - row.decided_ms)}`].filter(Boolean).join(', ');
-  return row;
+  const word = text => (text ?? '').replaceAll('_', ' ');
+  return {...row, title: `${row.kind} for ${word(row.reason)}: ${word(row.outcome)}`,
+    label: [`${bytes(row.bytes)} from ${word(row.tier)} to ${row.to}`, row.started_us && `waited ${millis(row.started_us / 1e3)}`,
+      `ended after ${millis(row.finished_us / 1e3)}`, `wanted within ${millis(row.deadline_us / 1e3)}`].filter(Boolean).join(', ')};
 }
 
 // ---- cluster ----
