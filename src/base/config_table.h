@@ -405,7 +405,13 @@
       "lines a second that one place in the code may log; the rest is counted")           \
     X(trace,   ring_records,         U32,    "spans",       "65536",                      \
       64, 1048576, none, "",                                                              \
-      "spans remembered in memory, the newest ones; rounded up to a power of two")
+      "spans remembered in memory, the newest ones; rounded up to a power of two")        \
+    X(trace,   otlp_url,             STRING, "url",         "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "otlp",                                              \
+      "OpenTelemetry collector that gets spans: http://HOST:4318/v1/traces; empty: none") \
+    X(trace,   otlp_timeout_ms,      MS,     "ms",          "5000",                       \
+      100, 60000, none, "",                                                               \
+      "for one request to the collector")
 /* clang-format on */
 
 #endif /* YB_BASE_CONFIG_TABLE_H */

@@ -16,6 +16,8 @@
 #include "client/beside.h"
 #include "engine/reporter.h"
 #include "engine/service.h"
+#include "net/net.h"
+#include "observe/otlp.h"
 #include "transfer/near.h"
 
 #define LISTEN_DEFAULT  "127.0.0.1:8000"
@@ -59,6 +61,7 @@ struct stand {
     char name[NAME_BYTES];
     char address[YB_ADDRESS_TEXT_BYTES];
     struct yb_stats *stats;
+    struct yb_otlp *otlp; /* NULL: no collector gets the spans. */
     struct yb_client *client;
     struct yb_transfer *transfer;
     struct yb_engine_reporter *reporters[YB_SCHED_CONDUCTORS_MAX]; /* By conductor. */
@@ -346,6 +349,32 @@ start_service(struct stand *stand)
 }
 
 static int
+start_otlp(struct stand *stand)
+{
+    const struct yb_config *config = &stand->cli->config;
+    struct yb_otlp_options options = {
+        .url = config->trace_otlp_url,
+        .timeout_ns = config->trace_otlp_timeout_ms * YB_NS_PER_MS,
+        .resource = {.kind = "engine", .name = stand->name},
+        .rings = {yb_transfer_spans(stand->transfer)},
+        .clock = yb_clock_system(),
+        .stats = stand->stats,
+    };
+    char why[YB_CURL_ERROR_BYTES];
+    enum yb_status status;
+
+    if (config->trace_otlp_url[0] == '\0') {
+        return 0;
+    }
+    yb_net_random_system(NULL, &options.resource.identity, sizeof(options.resource.identity));
+    if (stand->client != NULL) {
+        options.rings[1] = yb_client_spans(stand->client);
+    }
+    status = yb_otlp_create(&options, &stand->otlp, why);
+    return status == YB_OK ? 0 : fail(stand, status, why);
+}
+
+static int
 start(struct stand *stand)
 {
     char why[YB_ENGINE_WHY_BYTES];
@@ -376,6 +405,9 @@ start(struct stand *stand)
         return fail(stand, status, why);
     }
     code = start_service(stand);
+    if (code == 0) {
+        code = start_otlp(stand);
+    }
     for (uint32_t i = 0; code == 0 && i < stand->reporter_count; i++) {
         status = yb_engine_reporter_attach(stand->reporters[i], stand->engine, stand->service);
         code = status == YB_OK ? 0 : fail(stand, status, "");
@@ -401,6 +433,9 @@ stop(struct stand *stand)
     }
     for (uint32_t i = 0; i < stand->reporter_count; i++) {
         yb_engine_reporter_destroy(&stand->reporters[i]);
+    }
+    if (stand->otlp != NULL) {
+        yb_otlp_destroy(&stand->otlp); /* It sends the last spans, too. */
     }
     if (stand->stats != NULL) {
         yb_stats_destroy(&stand->stats);

@@ -386,34 +386,19 @@ numbers(void *context)
     return yb_stats_json(admin->process->stats);
 }
 
-/* What the process is, in a word, and the name of its first node. */
 static enum yb_status
 open_watch(struct yb_admin *admin)
 {
     struct yb_process *process = admin->process;
     struct yb_watch_options options = {
-        .kind = "conductor",
         .identity = process->self.identity,
         .rings = {process->spans},
         .stats = numbers,
         .context = admin,
         .clock = process->clock,
     };
-    uint32_t directories = 0;
-    uint32_t nodes = 0;
 
-    for (uint32_t i = 0; i < yb_roles_count(admin->roles); i++) {
-        struct yb_role_info info;
-
-        yb_roles_info(admin->roles, i, &info);
-        directories += info.directory;
-        if (!info.directory && nodes++ == 0) {
-            (void)snprintf(options.name, sizeof(options.name), "%.63s", info.name);
-        }
-    }
-    if (directories + nodes > 0) {
-        options.kind = directories == 0 ? "node" : nodes == 0 ? "directory" : "serve";
-    }
+    options.kind = yb_roles_word(admin->roles, options.name);
     return yb_watch_create(&options, &admin->watch);
 }
 

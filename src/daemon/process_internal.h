@@ -14,6 +14,7 @@
 #include "net/credentials.h"
 #include "net/loop.h"
 #include "net/worker.h"
+#include "observe/otlp.h"
 
 #define YB_PROCESS_MAGIC 0x70726f63u
 
@@ -35,6 +36,7 @@ struct yb_process {
     struct yb_roles *roles;
     struct yb_admin *admin;              /* NULL: there is no admin port. */
     struct yb_conductor_host *conductor; /* NULL: there is none here. */
+    struct yb_otlp *otlp;                /* NULL: no collector gets the spans. */
     bool known_paths;                    /* It answers known_http.h, too, with ... */
     struct yb_metadata *metadata;
     uint32_t connections_max; /* Of each port. */

@@ -156,6 +156,29 @@ start_conductor(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
                : status;
 }
 
+static enum yb_status
+start_otlp(struct yb_process *process, char why_out[YB_PROCESS_WHY_BYTES])
+{
+    const struct yb_config *config = process->config;
+    char name[YB_ROLES_NAME_BYTES];
+    char why[YB_CURL_ERROR_BYTES];
+    const struct yb_otlp_options options = {
+        .url = config->trace_otlp_url,
+        .timeout_ns = config->trace_otlp_timeout_ms * YB_NS_PER_MS,
+        .resource = {yb_roles_word(process->roles, name), name, process->self.identity},
+        .rings = {process->spans},
+        .clock = process->clock,
+        .stats = process->stats,
+        .log = process->log,
+    };
+    enum yb_status status = yb_otlp_create(&options, &process->otlp, why);
+
+    if (status != YB_OK) {
+        (void)snprintf(why_out, YB_PROCESS_WHY_BYTES, "%s", why);
+    }
+    return status;
+}
+
 enum yb_status
 yb_process_serve(struct yb_process *process, const struct yb_roles_options *options,
                  char why_out[YB_PROCESS_WHY_BYTES])
@@ -173,6 +196,9 @@ yb_process_serve(struct yb_process *process, const struct yb_roles_options *opti
     }
     if (status == YB_OK && process->config->http_listen[0] != '\0') {
         status = yb_admin_create(process, process->roles, &process->admin, why_out);
+    }
+    if (status == YB_OK && process->config->trace_otlp_url[0] != '\0') {
+        status = start_otlp(process, why_out);
     }
     if (status != YB_OK) {
         yb_process_stop(process);
@@ -195,6 +221,9 @@ yb_process_stop(struct yb_process *process)
     }
     if (process->roles != NULL) {
         yb_roles_stop(&process->roles);
+    }
+    if (process->otlp != NULL) {
+        yb_otlp_destroy(&process->otlp); /* It sends the last spans, too. */
     }
     if (process->serving) {
         give_signals_back(process);

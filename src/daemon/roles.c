@@ -540,3 +540,25 @@ yb_roles_tiers(const struct yb_roles *roles, uint32_t index,
     YB_ASSERT(index < yb_roles_count(roles));
     return index < first ? 0 : yb_node_host_tiers(roles->nodes[index - first], infos_out);
 }
+
+const char *
+yb_roles_word(const struct yb_roles *roles, char name_out[YB_ROLES_NAME_BYTES])
+{
+    uint32_t directories = 0;
+    uint32_t nodes = 0;
+
+    name_out[0] = '\0';
+    for (uint32_t i = 0; i < yb_roles_count(roles); i++) {
+        struct yb_role_info info;
+
+        yb_roles_info(roles, i, &info);
+        directories += info.directory;
+        if (!info.directory && nodes++ == 0) {
+            (void)snprintf(name_out, YB_ROLES_NAME_BYTES, "%.63s", info.name);
+        }
+    }
+    if (nodes == 0) {
+        return directories == 0 ? "conductor" : "directory";
+    }
+    return directories == 0 ? "node" : "serve";
+}

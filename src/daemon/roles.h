@@ -63,6 +63,8 @@ void yb_roles_stop(struct yb_roles **roles);
 struct yb_address yb_roles_directory_address(const struct yb_roles *roles);
 
 /* One role of this process; the directory, if there is one, is the first. Any thread. */
+#define YB_ROLES_NAME_BYTES 64u
+
 struct yb_role_info {
     bool directory;
     const char *name;          /* Borrowed for the roles' life. */
@@ -86,5 +88,9 @@ void yb_roles_info(const struct yb_roles *roles, uint32_t index, struct yb_role_
  * directory none. */
 uint32_t yb_roles_tiers(const struct yb_roles *roles, uint32_t index,
                         struct yb_node_tier_info infos_out[YB_NODE_TIERS_MAX]);
+
+/* Return what the process is, in a word: "serve", "directory", "node"; "conductor": it has none of
+ * these. name_out is its first node's, or "". */
+const char *yb_roles_word(const struct yb_roles *roles, char name_out[YB_ROLES_NAME_BYTES]);
 
 #endif /* YB_DAEMON_ROLES_H */
