@@ -493,6 +493,7 @@ yb_node_put_begin(struct yb_node *node, struct yb_request *request, struct yb_no
     put->request = request;
     put->on_end = NULL;
     put->pull = YB_NODE_PULL_NONE;
+    put->flush = 0; /* Any; a put whose bytes are pulled says none. */
     put->previous = NULL;
     put->next = node->put_list;
     put->deadline_ns = request->deadline_ns;
