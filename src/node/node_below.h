@@ -38,6 +38,7 @@
 #define YB_NODE_KILLS   64u
 #define YB_NODE_FALLS   64u
 #define YB_NODE_FLUSHES 64u
+#define YB_NODE_HOLDS   32768u /* That are remembered; a power of two. */
 #define YB_NODE_QUEUE   65536u /* Blocks that wait to be stored; a power of two. */
 
 /* One tier. */
@@ -128,8 +129,16 @@ struct yb_node_flushing {
     bool busy;
 };
 
+/* A hold that the directory told of, wherever the block lies. */
+struct yb_node_hold {
+    struct yb_id hash;
+    uint64_t grant;
+    uint64_t until_ns; /* 0: the place is free. */
+};
+
 struct yb_node_below {
     struct yb_shelf *shelf;
+    struct yb_node_hold holds[YB_NODE_HOLDS];
     struct yb_node_level levels[YB_NODE_TIERS_MAX];
     uint32_t level_count;
     enum yb_move_policy policy;

@@ -376,6 +376,11 @@ void yb_node_reply(struct yb_node *node, struct yb_request *request, enum yb_sta
 void yb_node_hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns);
 void yb_node_hold_end(struct yb_node *node, struct yb_block *block);
 
+/* Where there are tiers below memory: remember a hold, wherever its block lies; and whether one
+ * lasts. The soonest to end is forgotten where there are too many. */
+void yb_node_hold_told(struct yb_node *node, struct yb_id hash, uint64_t grant, uint64_t until_ns);
+bool yb_node_is_held(const struct yb_node *node, struct yb_id hash, uint64_t grant);
+
 /* ---- node_evict.c --------------------------------------------------------------------------- */
 
 /* The policy that a block is in, or comes into. */
@@ -672,10 +677,10 @@ YB_CHECKED enum yb_status yb_node_list_reply(struct yb_node *node, struct yb_req
                                              struct yb_wire_listing *listing,
                                              const struct yb_wire_list_question *question);
 
-/* Remove blocks of a tenant that lie below, some at a time. Returns the next cursor; 0: that was
- * all. */
+/* Remove blocks of a tenant that lie below, and that nobody holds, some at a time, and count them.
+ * Returns the next cursor; 0: that was all. */
 uint64_t yb_node_remove_below(struct yb_node *node, uint32_t tenant, uint64_t cursor,
-                              uint64_t *removed_out);
+                              struct yb_wire_remove_unheld_answer *counts);
 
 /* Return how many blocks of a tenant lie below and not in memory. */
 uint64_t yb_node_below_count(const struct yb_node *node, uint32_t tenant);

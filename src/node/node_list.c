@@ -183,7 +183,8 @@ yb_node_list_below(struct yb_node *node, struct yb_request *request,
 }
 
 uint64_t
-yb_node_remove_below(struct yb_node *node, uint32_t tenant, uint64_t cursor, uint64_t *removed_out)
+yb_node_remove_below(struct yb_node *node, uint32_t tenant, uint64_t cursor,
+                     struct yb_wire_remove_unheld_answer *counts)
 {
     uint64_t at = cursor & ~YB_NODE_CURSOR_BELOW;
     struct yb_shelf_record *record;
@@ -195,8 +196,12 @@ yb_node_remove_below(struct yb_node *node, uint32_t tenant, uint64_t cursor, uin
     stop = step_end(node, at);
     while (yb_publisher_room(node->publisher) > YB_PUBLISHER_MESSAGE_ITEMS &&
            (record = next_below(node, tenant, &at, stop)) != NULL) {
-        (*removed_out)++;
-        yb_node_below_remove(node, record->hash, record->grant);
+        if (yb_node_is_held(node, record->hash, record->grant)) {
+            counts->skipped++;
+        } else {
+            counts->removed++;
+            yb_node_below_remove(node, record->hash, record->grant);
+        }
     }
     return cursor_at(node, at);
 }

@@ -119,7 +119,8 @@ left_ms(uint64_t until_ns, uint64_t now_ns)
 static bool
 in_use(const struct yb_node *node, const struct yb_block *block)
 {
-    return block->pins > 0 || block->hold_until_ns > yb_node_now(node);
+    return block->pins > 0 || block->hold_until_ns > yb_node_now(node) ||
+           yb_node_is_held(node, block->hash, block->grant);
 }
 
 static void
@@ -318,7 +319,7 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
     node->removing = (uint16_t)(removal - node->removals + 1);
     if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0) {
         removal->answer.cursor =
-            yb_node_remove_below(node, match.tenant, body.cursor, &removal->answer.removed);
+            yb_node_remove_below(node, match.tenant, body.cursor, &removal->answer);
         node->removing = 0;
         match_fini(&match);
         removal->through = yb_node_below_kills(node, &done);

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "node/node_internal.h"
+#include "base/hash.h"
+#include "node/node_below.h"
 
 /* OK: the order is meant for this life of this node, by the directory that it follows. An order for
  * another life is answered OK where that life can do no harm any more: it holds nothing. */
@@ -141,6 +142,50 @@ yb_node_hold(struct yb_node *node, struct yb_block *block, uint64_t until_ns)
     node->hold_newest = number;
 }
 
+#define HOLD_WAYS 8u
+
+static struct yb_node_hold *
+hold_places(const struct yb_node *node, struct yb_id hash)
+{
+    uint64_t at = yb_hash_table_id(0, hash) & (YB_NODE_HOLDS - 1) & ~(uint64_t)(HOLD_WAYS - 1);
+
+    return &node->below->holds[at];
+}
+
+void
+yb_node_hold_told(struct yb_node *node, struct yb_id hash, uint64_t grant, uint64_t until_ns)
+{
+    struct yb_node_hold *places, *chosen;
+
+    if (node->below == NULL) {
+        return;
+    }
+    chosen = places = hold_places(node, hash);
+    for (uint32_t i = 0; i < HOLD_WAYS; i++) {
+        if (places[i].grant == grant && yb_id_equal(places[i].hash, hash)) {
+            chosen = &places[i];
+            break;
+        }
+        chosen = places[i].until_ns < chosen->until_ns ? &places[i] : chosen;
+    }
+    if (until_ns > chosen->until_ns || chosen->grant != grant) {
+        *chosen = (struct yb_node_hold){hash, grant, until_ns};
+    }
+}
+
+bool
+yb_node_is_held(const struct yb_node *node, struct yb_id hash, uint64_t grant)
+{
+    const struct yb_node_hold *places = node->below != NULL ? hold_places(node, hash) : NULL;
+
+    for (uint32_t i = 0; places != NULL && i < HOLD_WAYS; i++) {
+        if (places[i].grant == grant && yb_id_equal(places[i].hash, hash)) {
+            return places[i].until_ns > yb_node_now(node);
+        }
+    }
+    return false;
+}
+
 void
 yb_node_hold_handle(void *service, struct yb_request *request)
 {
@@ -154,12 +199,17 @@ yb_node_hold_handle(void *service, struct yb_request *request)
     for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
         struct yb_wire_hold_item item;
         struct yb_block *block;
+        uint64_t until_ns;
 
         yb_wire_hold_item_at(&body.items, i, &item);
         block = yb_block_granted(node->blocks, item.hash);
+        until_ns = yb_node_now(node) + item.hold_ms * YB_NS_PER_MS;
+        if (item.hold_ms > 0) {
+            yb_node_hold_told(node, item.hash, item.grant, until_ns);
+        }
         if (block != NULL && block->grant == item.grant) {
             if (item.hold_ms > 0) {
-                yb_node_hold(node, block, yb_node_now(node) + item.hold_ms * YB_NS_PER_MS);
+                yb_node_hold(node, block, until_ns);
             }
             if (item.sole) { /* C8 */
                 yb_policy_set_duplicate(yb_node_policy(node, block), &block->policy.entry, false);

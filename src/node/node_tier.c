@@ -307,6 +307,14 @@ on_leaving(void *owner, struct yb_id hash, uint64_t grant)
            yb_node_descend(node, level->number, record);
 }
 
+static bool
+on_held(void *owner, struct yb_id hash, uint64_t grant)
+{
+    const struct yb_node_level *level = owner;
+
+    return yb_node_is_held(level->node, hash, grant);
+}
+
 static void
 on_aside(void *owner, enum yb_status status, const char *why)
 {
@@ -334,6 +342,7 @@ static const struct yb_tier_events tier_events = {
     .recovered = on_recovered,
     .lost = on_tier_lost,
     .leaving = on_leaving,
+    .held = on_held,
     .aside = on_aside,
 };
 

@@ -172,6 +172,10 @@ struct yb_tier_events {
      * it, and no longer (T4). NULL: nobody ever does. */
     bool (*leaving)(void *owner, struct yb_id hash, uint64_t grant);
 
+    /* Returns whether somebody has asked for the block to stay: of what has to go it goes last, as
+     * what was read does. NULL: nobody ever does. */
+    bool (*held)(void *owner, struct yb_id hash, uint64_t grant);
+
     /* The tier steps aside, or is back (OK). `why` is a sentence with the remedy, borrowed. */
     void (*aside)(void *owner, enum yb_status status, const char *why);
 };

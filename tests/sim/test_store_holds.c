@@ -185,6 +185,48 @@ test_holds__what_lies_below_memory_is_not_fetched_up_for_one(void **state)
     store_world_destroy(&world);
 }
 
+static void
+hold_by_looking(struct store_world *world, uint32_t key)
+{
+    struct store_op *op = store_op(world, 1, YB_CLIENT_EXIST, &key, 1, 5000);
+
+    op->batch.hold_ms = 60000;
+    assert_int_equal(run(op), YB_OK);
+}
+
+/* D1, D6: a removal without force passes by what is held, in every tier; what it takes does not
+ * come back from any of them. */
+static void
+test_holds__below_memory_too_what_is_held_is_passed_by_when_all_is_removed(void **state)
+{
+    struct store_world *world = begin(2);
+    struct store_op *op;
+    uint64_t value;
+
+    (void)state;
+    press(world, 1000); /* Now all of it lies below memory alone. */
+    for (uint32_t key = 1; key <= HELD; key += 2) {
+        hold_by_looking(world, key);
+    }
+    store_run_ms(world, 50);
+    assert_int_equal(store_get(world, 0, 1, &value), YB_OK); /* One is up again. */
+    assert_int_equal(store_remove(world, 0, 3), YB_LEASED);
+    op = store_op(world, 0, YB_CLIENT_REMOVE_ALL, NULL, 0, 30000);
+    store_submit(op);
+    assert_true(store_settle(world, 60000));
+    assert_int_equal(op->batch.status, YB_OK);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t key = 1; key <= HELD; key++) {
+            assert_int_equal(store_get(world, 1, key, &value), key % 2 == 1 ? YB_OK : YB_NOT_FOUND);
+        }
+        assert_int_equal(store_get(world, 1, 1100, &value), YB_NOT_FOUND);
+        store_crash(store_node(world, 0), YB_SIM_DEATH_RESET);
+        store_start(store_node(world, 0));
+        store_run_ms(world, 4000);
+    }
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -194,6 +236,8 @@ main(void)
             test_holds__one_that_was_not_renewed_in_time_is_over_though_the_block_is_there),
         cmocka_unit_test(test_holds__what_was_removed_or_replaced_is_not_read_by_one),
         cmocka_unit_test(test_holds__what_lies_below_memory_is_not_fetched_up_for_one),
+        cmocka_unit_test(
+            test_holds__below_memory_too_what_is_held_is_passed_by_when_all_is_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,6 +300,14 @@ on_leaving(void *owner, struct yb_id hash, uint64_t grant)
     return stage->on_leaving != NULL && stage->on_leaving(stage, hash, grant);
 }
 
+static bool
+is_held(void *owner, struct yb_id hash, uint64_t grant)
+{
+    struct stage *stage = owner;
+
+    return stage->is_held != NULL && stage->is_held(stage, hash, grant);
+}
+
 static void
 on_aside(void *owner, enum yb_status status, const char *why)
 {
@@ -313,6 +321,7 @@ static const struct yb_tier_events events = {.found = on_found,
                                              .recovered = on_recovered,
                                              .lost = on_lost,
                                              .leaving = on_leaving,
+                                             .held = is_held,
                                              .aside = on_aside};
 
 /* ---- the stage -------------------------------------------------------------------------- */

@@ -68,6 +68,7 @@ struct stage {
     bool (*wants)(struct stage *stage, const struct yb_tier_record *record); /* NULL: everything. */
     void (*on_lost)(struct stage *stage, struct yb_id hash, uint64_t grant);
     bool (*on_leaving)(struct stage *stage, struct yb_id hash, uint64_t grant);
+    bool (*is_held)(struct stage *stage, struct yb_id hash, uint64_t grant);
     void *owner;
     bool recovered;
     enum yb_status recovered_status;

@@ -119,12 +119,38 @@ test_ssd_leaving__what_nobody_wants_goes_at_once(void **state)
     stage_fini(&stage);
 }
 
+static bool
+holds_first(struct stage *stage, struct yb_id hash, uint64_t grant)
+{
+    (void)stage;
+    return grant == 1000 && yb_id_equal(hash, stage_hash(0));
+}
+
+static void
+test_ssd_leaving__what_is_held_stays_though_nobody_reads_it(void **state)
+{
+    struct told told = {.seen = seen};
+    struct stage stage;
+
+    (void)state;
+    begin(&stage, &told);
+    stage.is_held = holds_first;
+    for (uint32_t key = 0; key < 400; key++) {
+        assert_int_equal(stage_put(&stage, key, 1000 + key, SIZE), YB_OK);
+    }
+    assert_true(told.lost > 200);
+    assert_false(seen[0][1]);
+    assert_int_equal(stage_get(&stage, 0, 1000, NULL), YB_OK);
+    stage_fini(&stage);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ssd_leaving__what_somebody_wants_stays_until_the_room_is_needed),
         cmocka_unit_test(test_ssd_leaving__what_nobody_wants_goes_at_once),
+        cmocka_unit_test(test_ssd_leaving__what_is_held_stays_though_nobody_reads_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

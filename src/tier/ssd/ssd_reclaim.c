@@ -231,6 +231,14 @@ has_twin(const struct yb_ssd *ssd, const struct yb_ssd_entry *one)
 }
 
 static bool
+is_held(const struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
+{
+    const struct yb_tier_events *events = ssd->options.events;
+
+    return events->held != NULL && events->held(ssd->base.owner, entry->hash, entry->grant);
+}
+
+static bool
 moves(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
 {
     uint64_t bytes = (uint64_t)yb_ssd_entry_units(entry) * YB_SSD_UNIT_BYTES;
@@ -242,7 +250,8 @@ moves(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
     if (entry->hard_pin) {
         return true;
     }
-    if ((entry->accesses == 0 && !entry->soft_pin) || ssd->reclaim.budget < bytes) {
+    if (ssd->reclaim.budget < bytes ||
+        (entry->accesses == 0 && !entry->soft_pin && !is_held(ssd, entry))) {
         return false;
     }
     ssd->reclaim.budget -= bytes;
