@@ -131,6 +131,37 @@ def _():
             expect(done.code == 0 and json.loads(done.out)["open"] == 0, done.err)
 
 
+@case("hot blocks come from the object store to memory before anybody waits for them")
+def _():
+    with folder() as where:
+        def below():
+            return Role("--memory", "16m", "--object-store", "file:" + os.path.join(where, "store"),
+                        "--cluster-file", os.path.join(where, "cluster"), "--name", "n",
+                        "--directory-lease-ms", str(LEASE_MS), command="serve").begin()
+        store = below()
+        with Client(store.address) as writer:
+            writer.put(f"{NAME}:100-119", bytes=50000).all("OK")
+            until(lambda: store.metric("yuebing_node_stored_total") >= 20, "they are below")
+        expect(store.stop() == 0, "it stops")
+        with below() as store, conductor(store.address, "--conductor-heat-ms", "200") as server:
+            until(lambda: call(server, "GET", "/readyz")[0] == 200, "ready", PATIENCE_S)
+            node_name = store.ready["nodes"][0]["name"]
+
+            def asked():  # Nobody would wait for a byte a second: no decision moves anything.
+                post(server, "/v1/register", **INSTANCE, name="e0", node=node_name, object_rate=1)
+                told = post(server, "/v1/schedule", hashes=keys(100, 119), model="m")
+                expect(told["instructions"] == [], f"{told}")
+                post(server, "/v1/done", decision=told["decision"], stage="ended")
+                return told["hit_blocks"]
+            until(lambda: asked()["object"] == 20, "they are known of", PATIENCE_S)
+            until(lambda: asked()["dram"] == 20, "they are in memory", PATIENCE_S)
+            expect(any(one["reason"] == "heat" and one["kind"] == "prefetch" and
+                       one["tier"] == "object" for one in records(server).values()) or
+                   audit(server)["open"] > 0, f"{records(server)}")
+            expect(server.metrics()["yuebing_conductor_heat_moves_total"] >= 1, "counted")
+            closed(server)
+
+
 @case("blocks are copied, brought and moved from node to node, as somebody says")
 def _():
     with Store(nodes=2) as store, conductor(store.directory.address) as server, \
