@@ -121,6 +121,8 @@ struct yb_cli_command {
       "say what a cluster would do: times, hits, links; and check that against papers")        \
     X(stat, "stat", "KEY", 1, YB_CLI_SECTIONS_STORE, true,                                     \
       "show one block: size, version, and each of its copies") \
+    X(top, "top", "", 0, YB_CLI_SECTIONS_COMMON, true,                                         \
+      "show what processes do, each second")                                                   \
     X(trace, "trace", "REQUEST|gen|show FILE", 2, YB_CLI_SECTIONS_COMMON, true,                \
       "show a request's life in all processes; make or look at a trace of requests")
 /* clang-format on */

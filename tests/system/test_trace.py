@@ -142,5 +142,26 @@ def _():
         expect(done.code == 2 and "--at" in done.err, f"{done.code} {done.err}")
 
 
+@case("yuebing top shows what processes do, by the second; one that does not answer is named")
+def _():
+    with Cluster() as cluster:
+        cluster.reuse()
+        at = cluster.at + ",127.0.0.1:1"
+        done = run("top", "--once", "--json", "--interval", "100", "--at", at)
+        expect(done.code == 0, f"{done.code} {done.err}")
+        rows = {r["name"] or r["kind"]: r for r in json.loads(done.out)["processes"]}
+        expect(rows["two"]["miss"] == 0.04 and rows["one"]["miss"] == 1,
+               f"{rows}")
+        expect(rows["one"]["ttft_p50_ms"] > 0 and rows["one"]["requests"] == 0 and
+               rows["one"]["ended_s"] == 0, f"{rows}")
+        expect(rows["conductor"]["up"] and "puts_s" in
+               rows[cluster.store.ready["nodes"][0]["name"]], f"{rows}")
+        expect(rows[""]["address"] == "127.0.0.1:1" and not rows[""]["up"], f"{rows}")
+        done = run("top", "--once", "--interval", "100", "--at", at)
+        expect(done.code == 0 and "engine two" in done.out and
+               "no answer: 127.0.0.1:1" in done.out, f"{done.out}")
+        expect(run("top", "--interval", "1").code == 2, "an interval that is none")
+
+
 if __name__ == "__main__":
     main()
