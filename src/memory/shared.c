@@ -130,6 +130,45 @@ mapped_huge(const void *base)
     return kib * 1024;
 }
 
+/* Return "Name:  123 kB" of a text like /proc/meminfo, in bytes; 0: there is no such line. */
+static uint64_t
+field_of(const char *meminfo, const char *name)
+{
+    const char *line = strstr(meminfo, name);
+
+    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10) * 1024;
+}
+
+uint64_t
+yb_shared_spare(const char *meminfo)
+{
+    uint64_t available = field_of(meminfo, "MemAvailable:");
+
+    return available == 0 ? UINT64_MAX : available + field_of(meminfo, "SwapFree:");
+}
+
+/* Whether the machine can give so much. The kernel would not refuse it: it would give page after
+ * page, and then kill whatever process it likes. */
+static bool
+can_give(uint64_t bytes, char *why_out, uint32_t why_bytes)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    char meminfo[4096];
+    uint64_t spare;
+
+    if (file == NULL) {
+        return true;
+    }
+    meminfo[fread(meminfo, 1, sizeof(meminfo) - 1, file)] = '\0';
+    fclose(file);
+    spare = yb_shared_spare(meminfo);
+    if (bytes > spare) {
+        say(why_out, why_bytes, "the machine has %llu bytes available", (unsigned long long)spare);
+        errno = ENOMEM;
+    }
+    return bytes <= spare;
+}
+
 /* Give all of the memory pages, and the mapping its entries for them. */
 static bool
 fill(int fd, void *base, uint64_t bytes)
@@ -185,8 +224,10 @@ settle(const struct yb_shared_options *options, struct yb_shared_info *info, cha
     if (options->huge) {
         (void)madvise(info->base, info->bytes, MADV_HUGEPAGE); /* A hint; its effect is measured. */
     }
-    if (!fill(info->fd, info->base, info->bytes) ||
-        madvise(info->base, info->bytes, MADV_DONTFORK) != 0 || fstatfs(info->fd, &system) != 0 ||
+    if (fstatfs(info->fd, &system) != 0 ||
+        (system.f_bsize < (long)HUGE_BYTES && !can_give(info->bytes, why_out, why_bytes)) ||
+        !fill(info->fd, info->base, info->bytes) ||
+        madvise(info->base, info->bytes, MADV_DONTFORK) != 0 ||
         !seal(info->fd, options->lend_writable, &info->write_sealed)) {
         goto err_unmap;
     }

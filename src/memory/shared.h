@@ -56,12 +56,16 @@ struct yb_shared_info {
     bool write_sealed;   /* Whether FUTURE_WRITE holds. */
 };
 
+/* Return how much the machine can give, by a text like /proc/meminfo: what is available, and free
+ * swap; UINT64_MAX: the text does not say. Pure. */
+uint64_t yb_shared_spare(const char *meminfo);
+
 /* Allocate, fill with zeroed pages, map and seal.
  *
  * On OK *shared_out is the caller's; `why_out` (may be NULL) gets "" or a sentence on what was
  * asked for and not had (huge pages, the node). Otherwise it gets a sentence with the remedy.
- * Fails with INVALID (length 0, node above 1023), TOO_LARGE, NO_MEMORY (pages, descriptors,
- * address space) or UNSUPPORTED (no memfd here). */
+ * Fails with INVALID (length 0, node above 1023), TOO_LARGE, NO_MEMORY (more than the machine has
+ * available, pages, descriptors, address space) or UNSUPPORTED (no memfd here). */
 YB_CHECKED enum yb_status yb_shared_create(const struct yb_shared_options *options,
                                            struct yb_shared **shared_out, char *why_out,
                                            uint32_t why_bytes);

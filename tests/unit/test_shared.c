@@ -361,6 +361,50 @@ test_shared__a_node_is_a_hint_and_what_is_not_had_is_said(void **state)
     assert_int_equal(yb_shared_create(&options, &shared, why, sizeof(why)), YB_INVALID);
 }
 
+/* What the machine can give at this moment. */
+static uint64_t
+spare_now(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char meminfo[4096];
+
+    assert_non_null(file);
+    meminfo[fread(meminfo, 1, sizeof(meminfo) - 1, file)] = '\0';
+    fclose(file);
+    return yb_shared_spare(meminfo);
+}
+
+static void
+test_shared__more_than_the_machine_has_is_refused_before_it_is_taken(void **state)
+{
+    struct yb_shared_options options = {.numa_node = YB_SHARED_NUMA_ANY};
+    struct yb_shared *shared = NULL;
+    char why[512];
+    pid_t child;
+    int status = 0;
+
+    (void)state;
+    assert_true(yb_shared_spare("MemTotal: 9 kB\nMemAvailable:   5 kB\nSwapFree:  2 kB\n") ==
+                7 * 1024);
+    assert_true(yb_shared_spare("MemTotal: 9 kB\n") == UINT64_MAX);
+    options.length = 2 * spare_now();
+    child = fork(); /* The first to be killed, should it be taken. */
+    assert_true(child >= 0);
+    if (child == 0) {
+        FILE *score = fopen("/proc/self/oom_score_adj", "w");
+
+        if (score != NULL) {
+            (void)fputs("1000", score);
+            (void)fclose(score);
+        }
+        status = yb_shared_create(&options, &shared, why, sizeof(why)) == YB_NO_MEMORY &&
+                 strstr(why, "available") != NULL;
+        _exit(status);
+    }
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
 static void
 test_shared__a_limit_is_named_with_the_wanted_size(void **state)
 {
@@ -399,6 +443,7 @@ main(void)
         cmocka_unit_test(test_shared__a_fork_does_not_inherit_the_mapping),
         cmocka_unit_test(test_shared__huge_pages_are_had_or_their_want_is_stated),
         cmocka_unit_test(test_shared__a_node_is_a_hint_and_what_is_not_had_is_said),
+        cmocka_unit_test(test_shared__more_than_the_machine_has_is_refused_before_it_is_taken),
         cmocka_unit_test(test_shared__a_limit_is_named_with_the_wanted_size),
     };
 
