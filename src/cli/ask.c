@@ -9,6 +9,7 @@
 
 #define CONNECT_NS (2 * YB_NS_PER_S)
 #define TIMEOUT_NS (10 * YB_NS_PER_S)
+#define WORK_NS    (120 * YB_NS_PER_S) /* What has a body may be work. */
 #define URL_BYTES  1024u
 
 struct answer {
@@ -40,21 +41,25 @@ take(void *context, const void *bytes, size_t length)
     return true;
 }
 
-enum yb_status
-yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
-       char error_out[YB_CURL_ERROR_BYTES])
+static enum yb_status
+ask(struct yb_curl *curl, const char *address, const char *path, const char *body, long *code_out,
+    json_t **json_out, char error_out[YB_CURL_ERROR_BYTES])
 {
+    static const char *const headers[] = {"Content-Type: application/json"};
     struct answer answer = {.bytes = NULL};
     char url[URL_BYTES];
     const struct yb_curl_request request = {
-        .method = "GET",
+        .method = body != NULL ? "POST" : "GET",
         .url = url,
+        .headers = headers,
+        .header_count = body != NULL ? 1 : 0,
+        .body = body,
+        .body_bytes = body != NULL ? strlen(body) : 0,
         .connect_ns = CONNECT_NS,
-        .timeout_ns = TIMEOUT_NS,
+        .timeout_ns = body != NULL ? WORK_NS : TIMEOUT_NS,
         .take = take,
         .context = &answer,
     };
-    struct yb_curl *curl = NULL;
     enum yb_status status;
     int length = snprintf(url, sizeof(url), "http://%s%s", address, path);
 
@@ -62,14 +67,53 @@ yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
         (void)snprintf(error_out, YB_CURL_ERROR_BYTES, "the address is too long");
         return YB_INVALID;
     }
-    status = yb_curl_create(&curl, error_out);
-    if (status == YB_OK) {
-        status = yb_curl_ask(curl, &request, code_out, error_out);
-        yb_curl_destroy(&curl);
-    }
+    status = yb_curl_ask(curl, &request, code_out, error_out);
     if (status == YB_OK) {
         *json_out = answer.length > 0 ? json_loadb(answer.bytes, answer.length, 0, NULL) : NULL;
     }
     free(answer.bytes);
     return status;
+}
+
+enum yb_status
+yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
+       char error_out[YB_CURL_ERROR_BYTES])
+{
+    struct yb_curl *curl = NULL;
+    enum yb_status status = yb_curl_create(&curl, error_out);
+
+    if (status == YB_OK) {
+        status = ask(curl, address, path, NULL, code_out, json_out, error_out);
+        yb_curl_destroy(&curl);
+    }
+    return status;
+}
+
+json_t *
+yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const char *body,
+          long *code_out)
+{
+    char error[YB_CURL_ERROR_BYTES];
+    json_t *value = NULL;
+    long code = 0;
+
+    if (ask(curl, address, path, body, &code, &value, error) != YB_OK) {
+        code = 0;
+    }
+    if (code_out != NULL) {
+        *code_out = code;
+    }
+    return value;
+}
+
+json_t *
+yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+            long *code_out)
+{
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_t *value = text != NULL ? yb_ask_by(curl, address, path, text, code_out) : NULL;
+
+    json_decref(body);
+    free(text);
+    return value;
 }

@@ -124,7 +124,9 @@ struct yb_cli_command {
     X(top, "top", "", 0, YB_CLI_SECTIONS_COMMON, true,                                         \
       "show what processes do, each second")                                                   \
     X(trace, "trace", "REQUEST|gen|show FILE", 2, YB_CLI_SECTIONS_COMMON, true,                \
-      "show a request's life in all processes; make or look at a trace of requests")
+      "show a request's life in all processes; make or look at a trace of requests") \
+    X(verify, "verify", "", 0, YB_CLI_SECTIONS_STORE, true,                                    \
+      "try each link of a running cluster with bytes, and name the one that is broken")
 /* clang-format on */
 
 /* `argc` and `argv` are the words after the options. Returns the exit code. */

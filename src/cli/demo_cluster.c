@@ -13,92 +13,14 @@
 
 #include "base/check.h"
 
-#define WORDS_MAX    64u
-#define WORD_BYTES   160u
-#define ALL_NS       (30 * YB_NS_PER_S) /* Until the conductor knows everybody. */
-#define LOOK_NS      (20 * YB_NS_PER_MS)
-#define CONNECT_NS   (2 * YB_NS_PER_S)
-#define CALL_NS      (120 * YB_NS_PER_S)
-#define SSD_BYTES    "256m"
-#define RECORDS      "262144"
-#define SWEEPS_MAX   60u
-#define SWEEP_NS     (500 * YB_NS_PER_MS)
-#define ANSWER_BYTES (64u << 20)
-
-/* ---- asking ---------------------------------------------------------------------------------- */
-
-struct answer {
-    char *text;
-    size_t length;
-    size_t room;
-};
-
-static bool
-take_answer(void *context, const void *bytes, size_t length)
-{
-    struct answer *answer = context;
-
-    if (answer->length + length >= answer->room) {
-        size_t room = (answer->length + length + 1) * 2;
-        char *text = room <= ANSWER_BYTES ? realloc(answer->text, room) : NULL;
-
-        if (text == NULL) {
-            return false;
-        }
-        answer->text = text;
-        answer->room = room;
-    }
-    memcpy(answer->text + answer->length, bytes, length);
-    answer->length += length;
-    return true;
-}
-
-json_t *
-yb_demo_ask(struct yb_curl *curl, const char *address, const char *path, const char *body,
-            long *code_out)
-{
-    static const char *const headers[] = {"Content-Type: application/json"};
-    char url[YB_ADDRESS_TEXT_BYTES + 64];
-    struct answer answer = {.text = NULL};
-    const struct yb_curl_request request = {
-        .method = body != NULL ? "POST" : "GET",
-        .url = url,
-        .headers = headers,
-        .header_count = 1,
-        .body = body,
-        .body_bytes = body != NULL ? strlen(body) : 0,
-        .connect_ns = CONNECT_NS,
-        .timeout_ns = CALL_NS,
-        .take = take_answer,
-        .context = &answer,
-    };
-    json_t *value = NULL;
-    long code = 0;
-
-    (void)snprintf(url, sizeof(url), "http://%s%s", address, path);
-    if (yb_curl_ask(curl, &request, &code, NULL) == YB_OK) {
-        value = json_loadb(answer.text != NULL ? answer.text : "", answer.length, 0, NULL);
-    } else {
-        code = 0;
-    }
-    free(answer.text);
-    if (code_out != NULL) {
-        *code_out = code;
-    }
-    return value;
-}
-
-json_t *
-yb_demo_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
-                 long *code_out)
-{
-    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_t *value = text != NULL ? yb_demo_ask(curl, address, path, text, code_out) : NULL;
-
-    json_decref(body);
-    free(text);
-    return value;
-}
+#define WORDS_MAX  64u
+#define WORD_BYTES 160u
+#define ALL_NS     (30 * YB_NS_PER_S) /* Until the conductor knows everybody. */
+#define LOOK_NS    (20 * YB_NS_PER_MS)
+#define SSD_BYTES  "256m"
+#define RECORDS    "262144"
+#define SWEEPS_MAX 60u
+#define SWEEP_NS   (500 * YB_NS_PER_MS)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
@@ -345,7 +267,7 @@ start_engines(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
 static bool
 all_known(struct yb_curl *curl, const struct yb_demo_cluster *cluster, bool pool)
 {
-    json_t *told = yb_demo_ask(curl, cluster->conductor, "/v1/conductor", NULL, NULL);
+    json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/conductor", NULL, NULL);
     json_int_t instances = json_integer_value(json_object_get(told, "instances"));
     json_int_t nodes = json_integer_value(json_object_get(told, "nodes"));
 

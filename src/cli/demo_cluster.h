@@ -14,8 +14,8 @@
 #ifndef YB_CLI_DEMO_CLUSTER_H
 #define YB_CLI_DEMO_CLUSTER_H
 
+#include "cli/ask.h"
 #include "cli/demo_process.h"
-#include "net/curl.h"
 
 #define YB_DEMO_NODES     3u
 #define YB_DEMO_ENGINES   4u /* The first half is for prefill. */
@@ -68,16 +68,5 @@ bool yb_demo_cluster_stop(struct yb_demo_cluster *cluster);
 
 /* Write how far away the object store is from now on: milliseconds, or "gone". */
 bool yb_demo_cluster_far(const struct yb_demo_cluster *cluster, const char *text);
-
-/* ---- asking one of them ---------------------------------------------------------------------- */
-
-/* Ask over HTTP, with `body` (NULL: GET) as JSON. Returns what was answered, the caller's; NULL: no
- * answer, or none that is JSON. *code_out (may be NULL): the status, 0: there was no answer. */
-json_t *yb_demo_ask(struct yb_curl *curl, const char *address, const char *path, const char *body,
-                    long *code_out);
-
-/* The same for a value, which is consumed. */
-json_t *yb_demo_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
-                         long *code_out);
 
 #endif /* YB_CLI_DEMO_CLUSTER_H */

@@ -149,7 +149,7 @@ add_engine(struct yb_demo_column *column, const json_t *told)
 static bool
 engine_settled(struct yb_curl *curl, const struct yb_demo_engine *engine)
 {
-    json_t *told = yb_demo_ask(curl, engine->http, "/v1/engine", NULL, NULL);
+    json_t *told = yb_ask_by(curl, engine->http, "/v1/engine", NULL, NULL);
     bool settled = told != NULL && count_of(told, "stores") == 0 && count_of(told, "held") == 0;
 
     json_decref(told);
@@ -160,7 +160,7 @@ static bool
 conductor_settled(struct yb_demo_column *column, const struct yb_demo_cluster *cluster,
                   struct yb_curl *curl)
 {
-    json_t *told = yb_demo_ask(curl, cluster->conductor, "/v1/audit", NULL, NULL);
+    json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/audit", NULL, NULL);
     bool settled = told != NULL && count_of(told, "open") == 0 && count_of(told, "requests") == 0;
 
     column->issued = count_of(told, "issued");
@@ -189,7 +189,7 @@ yb_demo_column_ask(struct yb_demo_column *column, struct yb_demo_cluster *cluste
         }
     }
     for (uint32_t i = 0; i < YB_DEMO_ENGINES; i++) {
-        json_t *told = yb_demo_ask(curl, cluster->engines[i].http, "/v1/engine", NULL, NULL);
+        json_t *told = yb_ask_by(curl, cluster->engines[i].http, "/v1/engine", NULL, NULL);
 
         add_engine(column, told);
         json_decref(told);

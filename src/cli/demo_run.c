@@ -137,8 +137,8 @@ schedule(struct ride *ride)
     if (ride->failed[0] != '\0') {
         (void)json_object_set_new(question, "not_at", json_string(ride->failed));
     }
-    decision = yb_demo_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/schedule", question,
-                                &code);
+    decision =
+        yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/schedule", question, &code);
     if (code != 200) {
         json_decref(decision);
         return NULL;
@@ -159,7 +159,7 @@ complete(struct ride *ride, const json_t *decision, const char *address, uint32_
                   (json_int_t)((now_of(ride) - decided_ns) / YB_NS_PER_US), "instructions",
                   json_object_get(decision, "instructions"));
     long code = 0;
-    json_t *answer = yb_demo_ask_json(ride->curl, address, "/v1/completions", body, &code);
+    json_t *answer = yb_ask_json(ride->curl, address, "/v1/completions", body, &code);
 
     if (code != 200) {
         json_decref(answer);
@@ -217,12 +217,11 @@ note_prefill(struct ride *ride, const json_t *decision, const json_t *answer)
 static void
 give_up(struct ride *ride, const json_t *decision)
 {
-    json_decref(
-        yb_demo_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/done",
-                         json_pack("{s:I, s:s, s:b}", "decision",
-                                   json_integer_value(json_object_get(decision, "decision")),
-                                   "stage", "ended", "failed", 1),
-                         NULL));
+    json_decref(yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/done",
+                            json_pack("{s:I, s:s, s:b}", "decision",
+                                      json_integer_value(json_object_get(decision, "decision")),
+                                      "stage", "ended", "failed", 1),
+                            NULL));
 }
 
 static void

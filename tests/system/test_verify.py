@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`yuebing verify`: the links of a cluster that is whole, of one that lacks some, and of one with a
+broken one: it is named, with the remedy."""
+import os
+import signal
+import tempfile
+
+from yuebing import SLOWER, Serve, case, expect, main, run
+
+LONG_S = 60 * SLOWER
+NAMES = ["metadata map", "prefetch", "local hit", "return to origin", "end-to-end reuse"]
+
+
+def verify(directory, *words):
+    done = run("verify", "--directory", directory, "--json", *words, timeout=2 * LONG_S)
+    expect(done.out, f"{done.code}: {done.err}")
+    told = done.json()
+    expect([link["name"] for link in told["links"]] == NAMES, f"{told}")
+    states = {link["name"]: link["state"] for link in told["links"]}
+    expect(told["whole"] == (done.code == 0) == ("broken" not in states.values()), f"{told}")
+    return states, {link["name"]: link for link in told["links"]}
+
+
+def engine(store, conductor, name):
+    return Serve("--http-listen", "127.0.0.1:0", "--directory", store, "--conductor", conductor,
+                 "--name", name, "--time-scale", "0.002", "--block-tokens", "64", "--block-bytes",
+                 "65536", "--pool", "64", command="engine")
+
+
+@case("all five links of a whole cluster are tried with bytes, through two engines, too")
+def _():
+    with tempfile.TemporaryDirectory(prefix="yuebing-verify-") as where, \
+            Serve("--memory", "64m", "--data-dir", os.path.join(where, "one"),
+                  "--node-ssd-bytes", "256m", command="serve") as store, \
+            Serve("--memory", "64m", "--directory", store.address, "--name", "two",
+                  command="node"), \
+            Serve("--http", "127.0.0.1:0", "--directory", store.address, "--block-tokens", "64",
+                  command="conductor") as conductor:
+        http = conductor.ready["http"]
+        with engine(store.address, "http://" + http, "a"), \
+                engine(store.address, "http://" + http, "b"):
+            states, links = verify(store.address, "--conductor", http)
+            expect(set(states.values()) == {"ok"}, f"{links}")
+            expect(all(link["bytes"] > 0 for link in links.values()), f"{links}")
+            expect(links["metadata map"]["bytes"] == 2 << 20, f"{links}")
+            expect(links["end-to-end reuse"]["bytes"] == 4 * 65536, f"{links}")
+        done = run("ls", "yuebing/verify/", "--directory", store.address, timeout=LONG_S)
+        expect(done.out.strip() == "", f"nothing is left behind: {done.out}")
+
+
+@case("what a cluster does not have is absent, and no failure")
+def _():
+    with Serve("--memory", "64m", command="serve") as store:
+        states, links = verify(store.address)
+        expect(states == dict(zip(NAMES, ["ok", "absent", "ok", "absent", "ok"])), f"{links}")
+        expect("--data-dir" in links["return to origin"]["text"], f"{links}")
+        done = run("verify", "--directory", store.address, timeout=LONG_S)
+        expect(done.code == 0 and "metadata map" in done.out, done.out + done.err)
+
+
+@case("a link that is broken is named, with the node and the remedy")
+def _():
+    with Serve("--memory", "64m", command="serve") as store:
+        second = Serve("--memory", "64m", "--directory", store.address, "--name", "second",
+                       command="node").begin()
+        try:
+            second.process.send_signal(signal.SIGSTOP)
+            states, links = verify(store.address, "--timeout-ms", "3000")
+            expect(states["metadata map"] == "broken", f"{links}")
+            expect("second" in links["metadata map"]["text"], f"{links}")
+            states, links = verify(store.address, "--timeout-ms", "3000", "--conductor",
+                                   store.address)
+            expect(states["end-to-end reuse"] == "broken", f"{links}")
+            expect("no conductor answers" in links["end-to-end reuse"]["text"], f"{links}")
+        finally:
+            second.process.send_signal(signal.SIGCONT)
+            second.kill()
+
+
+@case("without a directory there is nothing to verify, and the reason is said")
+def _():
+    done = run("verify", "--directory", "127.0.0.1:1", "--timeout-ms", "500", timeout=LONG_S)
+    expect(done.code != 0 and "127.0.0.1:1" in done.err, done.err)
+
+
+if __name__ == "__main__":
+    main()
