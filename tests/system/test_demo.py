@@ -58,7 +58,7 @@ def _():
     finally:
         demo.kill()
         demo.wait()
-    until(lambda: not folders() & made, "its folder is gone", LONG_S)
+    until(lambda: not folders() & made, "its folder is gone", 20 + DEADLINE_S)
     # All its processes have a copy of what it wrote to: this ends when the last one has.
     expect(demo.stdout.read() is not None, "its processes have ended")
     demo.stdout.close()
