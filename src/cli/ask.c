@@ -41,11 +41,19 @@ take(void *context, const void *bytes, size_t length)
     return true;
 }
 
+/* What is asked of whom; no body: GET. */
+struct question {
+    const char *address;
+    const char *path;
+    const char *body;
+};
+
 static enum yb_status
-ask(struct yb_curl *curl, const char *address, const char *path, const char *body, long *code_out,
-    json_t **json_out, char error_out[YB_CURL_ERROR_BYTES])
+ask(struct yb_curl *curl, const struct question *question, long *code_out, json_t **json_out,
+    char error_out[YB_CURL_ERROR_BYTES])
 {
     static const char *const headers[] = {"Content-Type: application/json"};
+    const char *body = question->body;
     struct answer answer = {.bytes = NULL};
     char url[URL_BYTES];
     const struct yb_curl_request request = {
@@ -61,7 +69,7 @@ ask(struct yb_curl *curl, const char *address, const char *path, const char *bod
         .context = &answer,
     };
     enum yb_status status;
-    int length = snprintf(url, sizeof(url), "http://%s%s", address, path);
+    int length = snprintf(url, sizeof(url), "http://%s%s", question->address, question->path);
 
     if (length < 0 || (size_t)length >= sizeof(url)) {
         (void)snprintf(error_out, YB_CURL_ERROR_BYTES, "the address is too long");
@@ -79,11 +87,12 @@ enum yb_status
 yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
        char error_out[YB_CURL_ERROR_BYTES])
 {
+    const struct question question = {.address = address, .path = path};
     struct yb_curl *curl = NULL;
     enum yb_status status = yb_curl_create(&curl, error_out);
 
     if (status == YB_OK) {
-        status = ask(curl, address, path, NULL, code_out, json_out, error_out);
+        status = ask(curl, &question, code_out, json_out, error_out);
         yb_curl_destroy(&curl);
     }
     return status;
@@ -93,11 +102,12 @@ json_t *
 yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const char *body,
           long *code_out)
 {
+    const struct question question = {.address = address, .path = path, .body = body};
     char error[YB_CURL_ERROR_BYTES];
     json_t *value = NULL;
     long code = 0;
 
-    if (ask(curl, address, path, body, &code, &value, error) != YB_OK) {
+    if (ask(curl, &question, &code, &value, error) != YB_OK) {
         code = 0;
     }
     if (code_out != NULL) {
