@@ -22,9 +22,9 @@
 YB_CHECKED enum yb_status yb_ask(const char *address, const char *path, long *code_out,
                                  json_t **json_out, char error_out[YB_CURL_ERROR_BYTES]);
 
-/* The same with a handle of the caller's, which keeps its connections, and with `body` as JSON (NULL:
- * GET). Returns what was answered; NULL: no answer, or none that is JSON. *code_out (may be NULL):
- * the answer's code, 0: there was none. */
+/* The same with a handle of the caller's, which keeps its connections, and with `body` as JSON
+ * (NULL: GET). Returns what was answered; NULL: no answer, or none that is JSON. *code_out (may be
+ * NULL): the answer's code, 0: there was none. */
 json_t *yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const char *body,
                   long *code_out);
 
