@@ -123,7 +123,7 @@ struct yb_cli_command {
       "show one block: size, version, and each of its copies") \
     X(top, "top", "", 0, YB_CLI_SECTIONS_COMMON, true,                                         \
       "show what processes do, each second")                                                   \
-    X(trace, "trace", "REQUEST|gen|show FILE", 2, YB_CLI_SECTIONS_COMMON, true,                \
+    X(trace, "trace", "REQUEST|gen|show FILE|record LOG", 2, YB_CLI_SECTIONS_COMMON, true,     \
       "show a request's life in all processes; make or look at a trace of requests") \
     X(verify, "verify", "", 0, YB_CLI_SECTIONS_STORE, true,                                    \
       "try each link of a running cluster with bytes, and name the one that is broken")

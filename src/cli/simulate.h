@@ -76,10 +76,11 @@ int yb_simulate_heat(struct yb_cli *cli);
 int yb_simulate_window_sweep(struct yb_cli *cli);
 int yb_simulate_replay(struct yb_cli *cli);
 
-/* `yuebing trace --audit`, `yuebing trace REQUEST`, `yuebing trace --slowest N`. Each returns an
- * exit code. */
+/* `yuebing trace --audit`, `yuebing trace REQUEST`, `yuebing trace --slowest N`, `yuebing trace
+ * record LOG`. Each returns an exit code. */
 int yb_cli_trace_audit(struct yb_cli *cli);
 int yb_cli_trace_request(struct yb_cli *cli, const char *request);
 int yb_cli_trace_slowest(struct yb_cli *cli);
+int yb_cli_trace_record(struct yb_cli *cli, const char *path);
 
 #endif /* YB_CLI_SIMULATE_H */

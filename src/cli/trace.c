@@ -130,7 +130,11 @@ yb_cli_trace(struct yb_cli *cli, int argc, char **argv)
     if (argc == 0 && yb_cli_option(cli, "slowest") != NULL) {
         return yb_cli_trace_slowest(cli);
     }
-    if (argc == 1 && strcmp(argv[0], "gen") != 0 && strcmp(argv[0], "show") != 0) {
+    if (argc == 2 && strcmp(argv[0], "record") == 0) {
+        return yb_cli_trace_record(cli, argv[1]);
+    }
+    if (argc == 1 && strcmp(argv[0], "gen") != 0 && strcmp(argv[0], "show") != 0 &&
+        strcmp(argv[0], "record") != 0) {
         return yb_cli_trace_request(cli, argv[0]);
     }
     if (argc == 1 && strcmp(argv[0], "gen") == 0) {

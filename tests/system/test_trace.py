@@ -142,6 +142,41 @@ def _():
         expect(done.code == 2 and "--at" in done.err, f"{done.code} {done.err}")
 
 
+@case("what came to a conductor is a trace that the simulator reads: times, lengths, hashes")
+def _():
+    with folder() as path:
+        log = path + "/log"
+        with Serve("--http", "127.0.0.1:0", "--block-tokens", "64", "--standalone",
+                   "--decision-log", log, command="conductor") as server:
+            good(call(server, "POST", "/v1/register",
+                      {"name": "p0", "model": "m", "roles": "both", "incarnation": 1,
+                       "kv_bytes": 327680, "layers": 80, "prefill_token_ns": 108300}))
+            for length, end in ((640, 77), (1000, 5), (100, 0)):
+                decision = good(call(server, "POST", "/v1/schedule",
+                                     {"model": "m", "tokens": list(range(length)),
+                                      "output_tokens": 9}))
+                if end:
+                    good(call(server, "POST", "/v1/done",
+                              {"decision": decision["decision"], "stage": "ended",
+                               "output_tokens": end}))
+        done = run("trace", "record", log)
+        expect(done.code == 0 and "3 requests, blocks of 64 tokens" in done.err,
+               f"{done.code} {done.err}")
+        rows = [json.loads(line) for line in done.out.splitlines()]
+        expect([r["input_length"] for r in rows] == [640, 1000, 100], f"{rows}")
+        expect([r["output_length"] for r in rows] == [77, 5, 9], f"{rows}")
+        expect([len(r["hash_ids"]) for r in rows] == [10, 16, 2], f"{rows}")
+        expect(rows[0]["hash_ids"] == rows[1]["hash_ids"][:10], "the same blocks")
+        expect(rows[1]["hash_ids"][-1] != rows[2]["hash_ids"][-1], "of their own")
+        with open(path + "/trace.jsonl", "w", encoding="ascii") as out:
+            out.write(done.out)
+        shown = run("trace", "show", path + "/trace.jsonl", "--block-tokens", "64", "--json")
+        expect(shown.code == 0 and json.loads(shown.out)["requests"] == 3,
+               f"{shown.code} {shown.err}")
+        done = run("trace", "record", path + "/trace.jsonl")
+        expect(done.code == 1 and "no log of decisions" in done.err, f"{done.code} {done.err}")
+
+
 @case("yuebing top shows what processes do, by the second; one that does not answer is named")
 def _():
     with Cluster() as cluster:
