@@ -97,7 +97,7 @@ yb_simulate_never_worse(struct yb_cli *cli)
     struct rows rows = {.cli = cli, .json = json_array()};
     struct yb_never_worse_options options = {0};
     struct yb_never_worse_workload workload;
-    uint64_t requests = UINT32_MAX;
+    uint64_t requests = 0;
     int code = YB_CLI_EXIT_REFUSED;
     bool ok = true;
 

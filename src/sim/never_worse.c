@@ -163,25 +163,56 @@ run_once(const struct yb_settings *settings, const struct yb_trace *trace, doubl
     return status;
 }
 
-static enum yb_status
-run_cell(const struct yb_settings *settings, const struct yb_trace *trace, struct yb_trace *view,
-         struct cell *cell_out, char *message)
-{
-    struct yb_result result;
-    enum yb_status status = run_once(settings, trace, YB_NEVER_WORSE_LOAD, view, &result, message);
+/* What the cells of a workload share. */
+struct bench {
+    const struct yb_never_worse_options *options;
+    const char *workload;
+    const struct yb_trace *trace;
+    struct yb_trace view; /* Its requests are its own. */
+    uint64_t *ttft_ns;    /* Of all runs of a cell. */
+    uint32_t runs;
+};
 
+/* Add one run to a cell, whose mean and P99 are left for the end. */
+static enum yb_status
+add_run(struct bench *bench, struct yb_settings *settings, uint32_t run, struct cell *cell,
+        char *message)
+{
+    uint32_t count = bench->trace->request_count;
+    struct yb_result result;
+    enum yb_status status;
+
+    settings->seed = bench->options->seed + run;
+    status = run_once(settings, bench->trace, YB_NEVER_WORSE_LOAD, &bench->view, &result, message);
     if (status != YB_OK) {
         return status;
     }
-    cell_out->ttft_ns = result.ttft.mean_ns;
-    cell_out->p99_ns = (double)result.ttft.p99_ns;
-    cell_out->hit = yb_result_hit(&result);
+    memcpy(&bench->ttft_ns[(size_t)run * count], result.ttft_ns, count * sizeof(*result.ttft_ns));
+    cell->hit += yb_result_hit(&result) / bench->runs;
     yb_result_fini(&result);
-    status = run_once(settings, trace, YB_NEVER_WORSE_LOAD * YB_NEVER_WORSE_SATURATION, view,
-                      &result, message);
+    status = run_once(settings, bench->trace, YB_NEVER_WORSE_LOAD * YB_NEVER_WORSE_SATURATION,
+                      &bench->view, &result, message);
     if (status == YB_OK) {
-        cell_out->requests_per_s = result.steady_per_s;
+        cell->requests_per_s += result.steady_per_s / bench->runs;
         yb_result_fini(&result);
+    }
+    return status;
+}
+
+static enum yb_status
+run_cell(struct bench *bench, struct yb_settings *settings, struct cell *cell_out, char *message)
+{
+    struct yb_result_times times;
+    enum yb_status status = YB_OK;
+
+    *cell_out = (struct cell){0};
+    for (uint32_t run = 0; run < bench->runs && status == YB_OK; run++) {
+        status = add_run(bench, settings, run, cell_out, message);
+    }
+    if (status == YB_OK) {
+        times = yb_result_times(bench->ttft_ns, bench->runs * bench->trace->request_count);
+        cell_out->ttft_ns = times.mean_ns;
+        cell_out->p99_ns = (double)times.p99_ns;
     }
     return status;
 }
@@ -232,52 +263,87 @@ wanted(const char *only, const char *name)
     return only == NULL || strcmp(only, name) == 0;
 }
 
+/* On OK the caller frees what it points to. */
+static enum yb_status
+bench_init(struct bench *bench, const struct yb_trace *trace, const char *workload,
+           const struct yb_never_worse_options *options)
+{
+    uint32_t runs = (YB_NEVER_WORSE_REQUESTS + trace->request_count - 1) / trace->request_count;
+
+    runs = runs < YB_NEVER_WORSE_RUNS_MAX ? runs : YB_NEVER_WORSE_RUNS_MAX;
+    *bench = (struct bench){
+        .options = options,
+        .workload = workload,
+        .trace = trace,
+        .view = *trace,
+        .runs = options->requests_max == 0 ? runs : 1,
+    };
+    bench->view.requests = calloc(trace->request_count, sizeof(*bench->view.requests));
+    bench->ttft_ns = calloc((size_t)bench->runs * trace->request_count, sizeof(*bench->ttft_ns));
+    if (bench->view.requests == NULL || bench->ttft_ns == NULL) {
+        free(bench->view.requests);
+        free(bench->ttft_ns);
+        return YB_NO_MEMORY;
+    }
+    memcpy(bench->view.requests, trace->requests,
+           trace->request_count * sizeof(*bench->view.requests));
+    return YB_OK;
+}
+
+/* Run a model on all networks. */
+static enum yb_status
+run_model(struct bench *bench, uint32_t model, yb_never_worse_row_fn *on_row, void *context,
+          char *message)
+{
+    struct yb_settings settings;
+    struct cell without;
+    enum yb_status status;
+
+    yb_settings_init(&settings);
+    status = set_cell(&settings, model, nets[0], false, message);
+    if (status == YB_OK) {
+        status = run_cell(bench, &settings, &without, message);
+    }
+    for (uint32_t net = 0; net < COUNT(nets) && status == YB_OK; net++) {
+        struct cell with;
+
+        if (!wanted(bench->options->net, nets[net])) {
+            continue;
+        }
+        status = set_cell(&settings, model, nets[net], true, message);
+        if (status == YB_OK) {
+            status = run_cell(bench, &settings, &with, message);
+        }
+        if (status == YB_OK) {
+            struct yb_never_worse_row row = compare(&without, &with);
+
+            row.net = nets[net];
+            row.model = models[model].name;
+            row.workload = bench->workload;
+            row.runs = bench->runs;
+            on_row(context, &row);
+        }
+    }
+    return status;
+}
+
 enum yb_status
 yb_never_worse_run(const struct yb_trace *trace, const char *workload,
                    const struct yb_never_worse_options *options, yb_never_worse_row_fn *on_row,
                    void *context, char message[YB_NEVER_WORSE_MESSAGE_MAX])
 {
-    struct yb_trace view = *trace;
-    struct yb_settings settings;
-    enum yb_status status = YB_OK;
+    struct bench bench;
+    enum yb_status status = bench_init(&bench, trace, workload, options);
 
-    view.requests = calloc(trace->request_count, sizeof(*view.requests));
-    if (view.requests == NULL) {
-        return YB_NO_MEMORY;
+    if (status != YB_OK) {
+        return status;
     }
-    memcpy(view.requests, trace->requests, trace->request_count * sizeof(*view.requests));
-    yb_settings_init(&settings);
-    settings.seed = options->seed;
     for (uint32_t model = 0; model < COUNT(models) && status == YB_OK; model++) {
-        struct cell without;
-        struct cell with;
-
-        if (!wanted(options->model, models[model].name)) {
-            continue;
-        }
-        status = set_cell(&settings, model, nets[0], false, message);
-        if (status == YB_OK) {
-            status = run_cell(&settings, trace, &view, &without, message);
-        }
-        for (uint32_t net = 0; net < COUNT(nets) && status == YB_OK; net++) {
-            struct yb_never_worse_row row;
-
-            if (!wanted(options->net, nets[net])) {
-                continue;
-            }
-            status = set_cell(&settings, model, nets[net], true, message);
-            if (status == YB_OK) {
-                status = run_cell(&settings, trace, &view, &with, message);
-            }
-            if (status == YB_OK) {
-                row = compare(&without, &with);
-                row.net = nets[net];
-                row.model = models[model].name;
-                row.workload = workload;
-                on_row(context, &row);
-            }
+        if (wanted(options->model, models[model].name)) {
+            status = run_model(&bench, model, on_row, context, message);
         }
     }
-    free(view.requests);
+    free(bench.view.requests);
+    free(bench.ttft_ns);
     return status;
 }

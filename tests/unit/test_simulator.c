@@ -569,6 +569,32 @@ test_simulator__workloads_are_made_of_a_trace(void **state)
     yb_trace_destroy(&trace);
 }
 
+static void
+take_row(void *context, const struct yb_never_worse_row *row)
+{
+    *(struct yb_never_worse_row *)context = *row;
+}
+
+/* As many runs as it takes to know a P99; one, where the requests are bounded by who asks. */
+static void
+test_simulator__few_requests_are_run_with_several_seeds(void **state)
+{
+    struct yb_never_worse_options options = {.net = "100G", .model = "llama-3-8b", .seed = 1};
+    struct yb_never_worse_row row = {.runs = 0};
+    char message[YB_NEVER_WORSE_MESSAGE_MAX];
+    struct yb_trace *trace;
+
+    (void)state;
+    assert_int_equal(yb_trace_gen("synthetic", YB_NEVER_WORSE_REQUESTS / 50, 1, &trace), YB_OK);
+    assert_int_equal(yb_never_worse_run(trace, "few", &options, take_row, &row, message), YB_OK);
+    assert_int_equal(row.runs, YB_NEVER_WORSE_RUNS_MAX);
+    assert_true(row.ok && row.hit_with >= row.hit_without);
+    options.requests_max = trace->request_count;
+    assert_int_equal(yb_never_worse_run(trace, "few", &options, take_row, &row, message), YB_OK);
+    assert_int_equal(row.runs, 1);
+    yb_trace_destroy(&trace);
+}
+
 int
 main(void)
 {
@@ -590,6 +616,7 @@ main(void)
         cmocka_unit_test(test_simulator__papers_that_run_side_by_side_are_told_in_their_order),
         cmocka_unit_test(test_simulator__without_traces_rows_say_so_and_the_formula_stands),
         cmocka_unit_test(test_simulator__workloads_are_made_of_a_trace),
+        cmocka_unit_test(test_simulator__few_requests_are_run_with_several_seeds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
