@@ -5,6 +5,9 @@
  *
  * The server is of this process. As many connections are open as there are clients; they ask in
  * turns, one after the other, so that a time is a question's and not that of a queue.
+ *
+ * With --beside, also while a store's paths of data are kept busy (bench_load.h): rounds with and
+ * without take turns, so that both saw the same machine.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,6 +19,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/bench_load.h"
 #include "cli/output.h"
 #include "conductor/service.h"
 #include "yuebing/client.h"
@@ -26,6 +30,7 @@
 #define INSTANCES_MAX 4096u
 #define TOKENS_MAX    (1u << 20)
 #define ANSWER_BYTES  16384u
+#define BESIDE_ROUNDS 5u
 #define REPORT_BLOCKS 64u /* Of the prompt, in an instance's cache, at most. */
 
 enum figure { FIGURE_BARE_HASHES, FIGURE_HASHES, FIGURE_BARE_TOKENS, FIGURE_TOKENS, FIGURES };
@@ -47,6 +52,7 @@ struct bench {
     size_t room;
     double *times_us;
     uint64_t rounds;
+    struct yb_bench_load *load; /* NULL: nothing is busy beside. */
 };
 
 /* ---- the cluster ----------------------------------------------------------------------------- */
@@ -240,6 +246,47 @@ hash_us(struct bench *bench, uint32_t tokens)
     return yb_bench_median(bench->times_us, count);
 }
 
+/* Questions by names of blocks, quiet and beside the load, in turns: medians of each round's p50
+ * and p99. */
+static bool
+measure_beside(struct bench *bench, uint32_t tokens, json_t *row)
+{
+    double figures[2][2][BESIDE_ROUNDS]; /* Quiet or not; p50, p99. */
+    double us[2][2];
+    uint64_t bytes = yb_bench_load_bytes(bench->load);
+
+    for (uint32_t i = 0; i < 2 * BESIDE_ROUNDS; i++) {
+        double one[2];
+        bool ok;
+
+        yb_bench_load_switch(bench->load, i % 2 == 1);
+        ok = measure(bench, tokens, FIGURE_HASHES, one);
+        yb_bench_load_switch(bench->load, false);
+        if (!ok) {
+            return false;
+        }
+        figures[i % 2][0][i / 2] = one[0];
+        figures[i % 2][1][i / 2] = one[1];
+    }
+    bytes = yb_bench_load_bytes(bench->load) - bytes;
+    for (uint32_t i = 0; i < 2; i++) {
+        us[i][0] = yb_bench_median(figures[i][0], BESIDE_ROUNDS);
+        us[i][1] = yb_bench_median(figures[i][1], BESIDE_ROUNDS);
+    }
+    (void)json_object_set_new(row, "beside",
+                              json_pack("{s:f, s:f, s:f, s:f, s:f, s:I}", "quiet_p50_us", us[0][0],
+                                        "quiet_p99_us", us[0][1], "busy_p50_us", us[1][0],
+                                        "busy_p99_us", us[1][1], "p99_ratio", us[1][1] / us[0][1],
+                                        "moved_bytes", (json_int_t)bytes));
+    if (!bench->cli->json) {
+        fprintf(bench->cli->out,
+                "%8u tokens  quiet p50 %.1f us, p99 %.1f us; beside a busy store %.1f us, %.1f us: "
+                "p99 %.2f times (%" PRIu64 " MiB moved)\n",
+                tokens, us[0][0], us[0][1], us[1][0], us[1][1], us[1][1] / us[0][1], bytes >> 20);
+    }
+    return true;
+}
+
 static json_t *
 row_of(struct bench *bench, uint32_t tokens)
 {
@@ -264,6 +311,10 @@ row_of(struct bench *bench, uint32_t tokens)
     if (!bench->cli->json) {
         fprintf(bench->cli->out, "%8u tokens  hashing alone %.1f us\n", tokens,
                 json_number_value(json_object_get(row, "hash_us")));
+    }
+    if (bench->load != NULL && !measure_beside(bench, tokens, row)) {
+        json_decref(row);
+        return NULL;
     }
     return row;
 }
@@ -360,11 +411,16 @@ yb_bench_conductor(struct yb_cli *cli)
     bench.instances = (uint32_t)instances[0];
     memset(bench.sockets, 0xff, sizeof(bench.sockets));
     ok = bench_open(&bench, &source);
+    if (ok && yb_cli_option(cli, "beside") != NULL) {
+        bench.load = yb_bench_load_open(cli);
+        ok = bench.load != NULL;
+    }
     for (uint32_t i = 0; ok && i < token_count; i++) {
         json_t *row = row_of(&bench, (uint32_t)tokens[i]);
 
         ok = row != NULL && json_array_append_new(rows, row) == 0;
     }
+    yb_bench_load_close(&bench.load);
     bench_close(&bench);
     if (ok) {
         code = !cli->json || yb_output_json(cli->out, json_incref(rows)) == YB_OK

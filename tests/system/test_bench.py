@@ -2,7 +2,7 @@
 """Every bench runs, checks its bytes and says what it found in JSON. No figure is judged here."""
 import tempfile
 
-from yuebing import DEADLINE_S, case, expect, main, run
+from yuebing import DEADLINE_S, Serve, case, expect, main, run
 
 
 def bench(*words):
@@ -117,6 +117,19 @@ def _():
                      "1", "--fragments", "64", "--path", "tcp")
     rows_of(transfer, "transfer", ("path", "op", "size", "fragments", "streams", "gbps", "ratio",
                                    "p50_us", "p99_us", "cpu_s_per_gb"))
+
+
+@case("bench conductor measures beside a busy store what it measures beside a quiet one")
+def _():
+    with Serve("--memory", "64m", command="serve") as store:
+        rows = bench("conductor", "--tokens", "8k", "--clients", "2", "--instances", "4",
+                     "--rounds", "1", "--beside", "--directory", store.address)
+    beside = rows[0]["beside"]
+    expect(all(beside[field] > 0 for field in ("quiet_p50_us", "quiet_p99_us", "busy_p50_us",
+                                               "busy_p99_us", "p99_ratio", "moved_bytes")),
+           f"{rows}")
+    done = run("bench", "net", "--beside")
+    expect(done.code != 0 and "--beside" in done.err, f"{done.code} {done.err}")
 
 
 main()

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_load.h -- a store that is kept as busy as it can be, while something else is measured.
+ *
+ * Some threads put blocks, which make room for each other and go down to the tiers below, and read
+ * them again, all the time that the load is on.
+ *
+ * Threads   One that opens, switches and closes; its own are joined by close.
+ */
+#ifndef YB_CLI_BENCH_LOAD_H
+#define YB_CLI_BENCH_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+
+struct yb_bench_load;
+
+/* Begin, switched off, in the store that the configuration names. Returns NULL, having said why. */
+struct yb_bench_load *yb_bench_load_open(struct yb_cli *cli);
+
+/* Switch it on, or off: what is under way ends, and no more begins. Returns when that is so. */
+void yb_bench_load_switch(struct yb_bench_load *load, bool on);
+
+/* Bytes that it has moved so far. */
+uint64_t yb_bench_load_bytes(const struct yb_bench_load *load);
+
+/* End it; sets *load to NULL. Harmless for NULL. */
+void yb_bench_load_close(struct yb_bench_load **load);
+
+#endif /* YB_CLI_BENCH_LOAD_H */
