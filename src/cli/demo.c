@@ -11,6 +11,7 @@ const struct yb_cli_option yb_cli_demo_options[] = {
     {"store", NULL, "tell another story: two programs share blocks, and a node dies"},
     {"trace", "FILE", "requests in the published format; default: a generated conversation"},
     {"seconds", "N", "that a column takes, of the last four a third; default 40"},
+    {"chaos", NULL, "run the pool, and the pool while a node dies and the object store goes away"},
     {"only", "COLUMN", "run one column of the table, as its head has it"},
     {"exit", NULL, "end when the table is printed, on a terminal, too"},
     YB_CLI_STORE_OPTIONS,
@@ -24,6 +25,7 @@ yb_cli_demo(struct yb_cli *cli, int argc, char **argv)
         .trace = yb_cli_option(cli, "trace"),
         .seconds = SECONDS_DEFAULT,
         .only = yb_cli_option(cli, "only"),
+        .chaos = yb_cli_option(cli, "chaos") != NULL,
         .leave = yb_cli_option(cli, "exit") != NULL || cli->json || !cli->terminal,
     };
 

@@ -6,6 +6,7 @@
  *     demo_live.c     a workload on a cluster: what the pool saves
  *     demo_store.c    two programs that share blocks, and a node that dies
  *     demo_cluster.h  the processes of a cluster
+ *     demo_chaos.h    what befalls it
  *     demo_run.h      a workload that is sent to it
  *     demo_table.c    what came of it, as a table and as JSON
  */
@@ -19,6 +20,7 @@ struct yb_demo_wish {
     const char *trace; /* A file in the published format; NULL: a generated conversation. */
     uint64_t seconds;  /* That a main column takes. */
     const char *only;  /* One column; NULL: all. */
+    bool chaos;        /* The pool, and the pool in chaos. */
     bool leave;        /* Also on a terminal. */
 };
 
@@ -38,7 +40,7 @@ struct yb_demo_header {
     uint32_t processors;
 };
 
-#define YB_DEMO_COLUMNS 7u
+#define YB_DEMO_COLUMNS 8u
 
 /* `columns[i]`'s times are compared with those of `columns[beside[i]]`. Of a column that was not
  * run `asked` is 0. */

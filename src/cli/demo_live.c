@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/demo.h"
+#include "cli/demo_chaos.h"
 #include "cli/output.h"
 #include "sim/trace_gen.h"
 
@@ -43,13 +44,13 @@
 #define GENERATED       80u /* Requests for each second: 3.3 a second, in the trace's time. */
 #define SHORT           3u  /* The short columns take that part of a long one's time. */
 #define SLOW_LINK_BYTES (20u << 20)
-#define SIGNAL_NS       (100 * YB_NS_PER_MS)
+#define POOL            2u /* Which of the acts is the pool as it is. */
 
 /* A run: which cluster, which requests. */
 struct act {
     const char *name;
     const char *doing;
-    bool pool, classes, ahead, unique, brief;
+    bool pool, classes, ahead, unique, brief, chaos;
     uint64_t load_rate;
     uint32_t beside; /* With which act its times are compared. */
 };
@@ -85,10 +86,15 @@ static const struct act acts[YB_DEMO_COLUMNS] = {
      .brief = true,
      .load_rate = SLOW_LINK_BYTES,
      .beside = 5},
+    {.name = "chaos",
+     .doing = "the pool, while a node is killed, and the object store is slow, then gone",
+     WITH_POOL,
+     .chaos = true,
+     .beside = 2},
 };
 
 /* In which they are played: the cluster that stays is the pool's. */
-static const uint32_t played[YB_DEMO_COLUMNS] = {0, 1, 3, 4, 5, 6, 2};
+static const uint32_t played[YB_DEMO_COLUMNS] = {0, 1, 3, 4, 5, 6, 7, 2};
 
 struct live {
     struct yb_cli *cli;
@@ -230,6 +236,8 @@ play(struct live *live, uint32_t index)
         .unique = act->unique,
     };
     struct yb_demo_column *column = &live->report.columns[index];
+    struct yb_demo_chaos chaos = {.runs = false};
+    bool ran;
     FILE *out = live->cli->json ? live->cli->err : live->cli->out;
 
     fprintf(out, "%s: %u requests\n", act->doing, work.count);
@@ -238,7 +246,14 @@ play(struct live *live, uint32_t index)
     if (!yb_demo_cluster_start(&live->cluster, live->cli, &shape)) {
         return fail(live, "the cluster", live->cluster.why);
     }
-    if (!yb_demo_run(&live->cluster, &shape, &work, &live->cost, column)) {
+    if (act->chaos && !yb_demo_chaos_begin(&chaos, &live->cluster, (double)live->wish->seconds)) {
+        return fail(live, act->doing, yb_status_text(YB_NO_MEMORY));
+    }
+    ran = yb_demo_run(&live->cluster, &shape, &work, &live->cost, column);
+    if (!yb_demo_chaos_end(&chaos)) {
+        return fail(live, act->doing, "the object store could not be moved");
+    }
+    if (!ran) {
         return fail(live, act->doing, live->cluster.why);
     }
     say(live, column);
@@ -259,7 +274,12 @@ stop(struct live *live, uint32_t index)
 static bool
 is_wanted(const struct live *live, uint32_t index)
 {
-    return live->wish->only == NULL || strcmp(live->wish->only, acts[index].name) == 0;
+    const char *only = live->wish->only;
+
+    if (only != NULL) {
+        return strcmp(only, acts[index].name) == 0;
+    }
+    return live->wish->chaos ? acts[index].chaos || index == POOL : !acts[index].chaos;
 }
 
 /* The last one's cluster is left as it is. */

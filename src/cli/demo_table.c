@@ -184,7 +184,7 @@ static const struct {
     {"TTFT P99", cell_ttft, 990},
     {"TTFT max", cell_ttft, 1000},
     {"TTFT mean", cell_mean, 0},
-    {"  over own caches only", cell_ratio, 0},
+    {"  over own caches (chaos: the pool)", cell_ratio, 0},
     {"prefill saved, s", cell_saved, 0},
     {"from dram, MB at MB/s", cell_loaded, YB_SCHED_TIER_DRAM},
     {"from ssd", cell_loaded, YB_SCHED_TIER_SSD},

@@ -37,6 +37,12 @@ def _():
     expect(column["store_failures"] == column["load_failures"] == 0, f"{column}")
 
 
+@case("a node that is killed and a store that goes away cost time, and no byte or request")
+def _():
+    column, = told("--only", "chaos", "--seconds", "3")
+    expect(column["stored_bytes"] > 0, f"{column}")
+
+
 @case("a column that is none, and a trace that is none, are refused in words")
 def _():
     done = run("demo", "--only", "nothing", "--seconds", "1", timeout=LONG_S)
