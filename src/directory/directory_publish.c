@@ -329,12 +329,13 @@ is_gathered(const struct stream *stream, struct yb_id hash)
 }
 
 /* Whether another replica of this put may have been granted, though nobody remembers it: seen,
- * and removed or replaced since, it would be back with this one (RULES A7, B5). */
+ * and removed or replaced since, it would be back with this one, however long ago that was (RULES
+ * A7, B5). */
 static bool
 may_have_been(struct stream *stream, const struct yb_wire_publish_item *item, bool announced)
 {
     return item->replicas > 1 && item->write != 0 && !announced &&
-           !yb_writes_complete(stream->directory->writes, stream->now_ns);
+           !yb_writes_whole(stream->directory->writes, stream->now_ns);
 }
 
 /* Decide what the index is asked for a put. NO_SPACE: all grants of the epoch are used up. STALE:

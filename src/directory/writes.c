@@ -39,6 +39,7 @@ struct yb_writes {
     uint32_t count;
     uint32_t open;
     uint64_t missed_ns; /* Until then one would be remembered that had to go. */
+    bool forgot;        /* A GRANTED one is gone. */
 };
 
 /* Both tables are walked at random: with huge pages, where they are large and the kernel has
@@ -167,6 +168,7 @@ drop(struct yb_writes *writes, uint32_t index)
     }
     *link = entry->next;
     unlink_age(writes, entry);
+    writes->forgot = writes->forgot || entry->granted;
     writes->open -= entry->granted ? 0 : 1;
     writes->count--;
     entry->next = writes->free;
@@ -361,6 +363,14 @@ bool
 yb_writes_complete(const struct yb_writes *writes, uint64_t now_ns)
 {
     return writes->missed_ns <= now_ns;
+}
+
+bool
+yb_writes_whole(const struct yb_writes *writes, uint64_t now_ns)
+{
+    /* What has expired is not found any more, and the oldest does so first. */
+    return !writes->forgot &&
+           (writes->oldest == NONE || writes->entries[writes->oldest].expires_ns > now_ns);
 }
 
 uint32_t

@@ -13,7 +13,9 @@
  *
  * Invariants
  *   W1  At most `writes_max` are remembered; the one that was touched longest ago goes first.
- *   W2  Forgetting costs an answer its detail, never its truth: a put is correct without it.
+ *   W2  Forgetting costs an answer its detail, never its truth: once a GRANTED one is forgotten, of
+ *       several replicas one whose write is not known is not the first to be granted; its writer
+ *       announces it anew.
  *   W3  What has expired is not found.
  *
  * Threads   One owner.
@@ -94,6 +96,10 @@ void yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps)
 /* Whether every GRANTED write is remembered that has not expired: then one that is not found was
  * not granted for as long as it would be remembered. */
 bool yb_writes_complete(const struct yb_writes *writes, uint64_t now_ns);
+
+/* Whether every GRANTED write that ever was is remembered: then one that is not found was never
+ * granted, however old it is. */
+bool yb_writes_whole(const struct yb_writes *writes, uint64_t now_ns);
 
 uint32_t yb_writes_count(const struct yb_writes *writes);
 

@@ -257,8 +257,8 @@ republish(struct yb_node *node, bool died)
         } else if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0 ||
                    (died && block->told)) {
             /* Flushed; or what was granted and ended again, by an order or because we were dead,
-             * may have been this very block, of which another directory knows nothing: granted
-             * once more it would be back (B5). */
+             * may have been this very block, of which another directory knows nothing, and this
+             * one after a while: granted once more it would be back (B5). */
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_STALE, 0, false);
         } else if (yb_node_publish(node, block) != YB_OK) {
             yb_node_put_answered(node, block, block->told ? YB_IN_DOUBT : YB_AGAIN, 0, false);
@@ -270,7 +270,7 @@ static void
 on_registered(void *owner, const struct yb_member_registration *registration)
 {
     struct yb_node *node = owner;
-    bool died = !registration->keep && registration->epoch != node->epoch;
+    bool died = !registration->keep;
     bool same_seed = node->has_seed && memcmp(node->seed, registration->seed, 16) == 0;
     struct yb_publisher_stream stream = {
         .net = node->net,

@@ -13,6 +13,9 @@
 #include "store_steps.h"
 #include "store_world.h"
 
+/* As long as a directory remembers a write, if it has room. */
+#define KEPT_MS (120u * 1000u)
+
 #define PLAY(nodes, clients, ...)                \
     ((void)state, store_play((nodes), (clients), \
                              (const struct store_step[]){__VA_ARGS__, {.kind = STEP_STOP}}))
@@ -161,6 +164,34 @@ test_doubt__a_put_of_several_replicas_that_is_forgotten_is_announced_again(void 
     store_steps_end(world);
 }
 
+/* The same, after longer than any write is remembered, of a directory that has room for all. */
+static void
+test_doubt__a_second_replica_that_comes_very_late_does_not_bring_it_back(void **state)
+{
+    PLAY(2, 2, {STEP_PUT, .key = 20, .value = 5, .node = 1},
+         {STEP_PUT, .key = 21, .value = 6, .node = 2}, {STEP_PART, .node = 2},
+         {STEP_PUT, .key = 1, .value = 77, .replicas = 2, .as = 1, .deadline_ms = 300000},
+         {STEP_WAIT, .ms = 50}, {STEP_GET, .client = 1, .key = 1, .value = 77},
+         {STEP_REMOVE, .client = 1, .key = 1}, {STEP_WAIT, .ms = KEPT_MS + 5000},
+         {.kind = STEP_HEAL}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 1000},
+         {STEP_EXIST, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+         {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND}, {STEP_ENDED, .as = 1});
+}
+
+/* It was granted and removed, its answer did not come, and nobody remembers it. */
+static void
+test_doubt__a_put_that_hears_of_itself_very_late_is_not_put_again(void **state)
+{
+    PLAY(2, 2, {STEP_PUT, .key = 20, .value = 5, .node = 1}, {STEP_MUTE, .node = 1},
+         {STEP_PUT, .key = 1, .value = 77, .node = 1, .as = 1, .deadline_ms = 300000},
+         {STEP_WAIT, .ms = 50}, {STEP_EXIST, .client = 1, .key = 1},
+         {STEP_REMOVE, .client = 1, .key = 1}, {STEP_WAIT, .ms = KEPT_MS + 5000},
+         {.kind = STEP_HEAL}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 1000},
+         {STEP_EXIST, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+         {STEP_GET, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+         {STEP_ENDED, .as = 1, .wanted = YB_IN_DOUBT});
+}
+
 int
 main(void)
 {
@@ -174,6 +205,8 @@ main(void)
             test_doubt__a_slow_put_of_several_replicas_is_remembered_beside_forgotten_ones),
         cmocka_unit_test(
             test_doubt__a_put_of_several_replicas_that_is_forgotten_is_announced_again),
+        cmocka_unit_test(test_doubt__a_second_replica_that_comes_very_late_does_not_bring_it_back),
+        cmocka_unit_test(test_doubt__a_put_that_hears_of_itself_very_late_is_not_put_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

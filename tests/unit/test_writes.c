@@ -134,7 +134,10 @@ test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to(void **state)
     yb_writes_granted(writes, &names[0], 70, 5, 100);
     announce(writes, &names[1], 6, 10, 300);
     assert_true(yb_writes_complete(writes, 6));
+    assert_true(yb_writes_whole(writes, 99));
+    assert_false(yb_writes_whole(writes, 100));       /* Its time is over. */
     yb_writes_granted(writes, &names[2], 71, 7, 200); /* In the place of the first. */
+    assert_false(yb_writes_whole(writes, 7));
     assert_false(yb_writes_complete(writes, 7));
     assert_false(yb_writes_complete(writes, 99));
     assert_true(yb_writes_complete(writes, 100)); /* It would have expired. */
