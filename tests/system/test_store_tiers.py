@@ -133,6 +133,17 @@ def sizes():
                 a.get(f"s{size}:0-2", bytes=size, version=1).all("OK")
 
 
+def forecasts(role, tier):
+    """What loads from the tier took, and what it forecast, is counted for it and for no other."""
+    for word in ("ssd", "object"):
+        here = word == tier
+        expect(role.metric("yuebing_node_load_seconds_count", tier=word) == (100 if here else 0),
+               f"loads from {word}")
+        for name in ("took", "forecast"):
+            told = role.metric(f"yuebing_node_load_{name}_seconds_total", tier=word)
+            expect((told > 0) == here, f"{name} of {word}: {told}")
+
+
 @case("a fetch brings what lies below memory, from the disk and from the object store")
 def fetched():
     with folder() as where:
@@ -152,6 +163,7 @@ def fetched():
                                 ms=30000 * SLOWER).each(*["OK"] * 110, "NOT_FOUND")
                 expect(found.tiers == [tier] * 100 + ["dram"] * 10 + ["none"], f"{found.tiers}")
                 expect(two.metric("yuebing_node_loaded_total") == 100, "each came up once")
+                forecasts(two, tier)
                 again = a.fetch("k:0-99", bytes="5000,70000", ms=30000 * SLOWER).all("OK")
                 expect(set(again.tiers) == {"dram"}, f"they stay in memory: {again.tiers}")
 
