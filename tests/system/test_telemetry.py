@@ -181,11 +181,12 @@ def _():
 def _():
     with Collector(503, 429) as collector, engine("--no-store", "--otlp", collector.url) as one:
         complete(one, [1, 2, 3])
-        until(lambda: any(s["name"] == "request" for s in collector.spans()), "it comes in the end")
+        until(lambda: any(s["name"] == "request" for s in collector.spans()),
+              "it comes in the end", 60)
     with Collector(*[400] * 100) as collector, \
             engine("--no-store", "--otlp", collector.url) as one:
         complete(one, [1, 2, 3])
-        until(lambda: len(collector.codes) < 100, "it was refused")
+        until(lambda: len(collector.codes) < 100, "it was refused", 60)
         complete(one, [4, 5, 6])
         expect(one.stop() == 0, "it ends")
         expect(collector.bodies == [], "nothing was taken")

@@ -39,7 +39,7 @@ class Cluster:
                               "--conductor", url, command="engine").begin()
                         for name in ("one", "two")]
         until(lambda: len([p for p in call(self.conductor, "GET", "/v1/instances")[1].get(
-            "instances", ()) if p["kind"] == "instance"]) == 2, "both engines are known")
+            "instances", ()) if p["kind"] == "instance"]) == 2, "both engines are known", 60)
         return self
 
     def __exit__(self, *failure):
@@ -52,7 +52,7 @@ class Cluster:
 
     def settled(self):
         until(lambda: all(call(e, "GET", "/v1/engine")[1]["stores"] == 0 for e in self.engines),
-              "what was computed is stored")
+              "what was computed is stored", 60)
 
     def reuse(self):
         """Have one engine compute a prompt, and the other one load it. Return the decision."""
@@ -63,7 +63,7 @@ class Cluster:
         name = self.store.ready["nodes"][0]["name"]
         question = {"model": "llama-3-70b", "tokens": tokens}
         until(lambda: any(p["name"] == name and p["dram"] == BLOCKS for p in good(call(
-            self.conductor, "POST", "/v1/query", question))["places"]), "the blocks are known")
+            self.conductor, "POST", "/v1/query", question))["places"]), "the blocks are known", 60)
         decision = good(call(self.conductor, "POST", "/v1/schedule", {**question, "trace": TRACE}))
         expect(decision["traceparent"].split("-")[1] == TRACE, f"{decision}")
         good(call(self.engines[1], "POST", "/v1/completions",
