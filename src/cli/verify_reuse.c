@@ -149,8 +149,9 @@ schedule(struct trial *trial)
 static json_t *
 complete(struct trial *trial, const json_t *decision)
 {
-    json_t *body = json_pack("{s:s, s:i, s:I, s:I}", "prompt", trial->prompt, "max_tokens", 2,
-                             "decision", number_of(decision, "decision"), "reuse_tokens",
+    json_t *body = json_pack("{s:s, s:i, s:I, s:O, s:I}", "prompt", trial->prompt, "max_tokens", 2,
+                             "decision", number_of(decision, "decision"), "instructions",
+                             json_object_get(decision, "instructions"), "reuse_tokens",
                              (json_int_t)BLOCKS * trial->block_tokens);
     long code = 0;
     json_t *answer = yb_ask_json(trial->curl, text_of(decision, "prefill_address"),

@@ -11,6 +11,7 @@
 
 #define LOOK_NS     (20 * YB_NS_PER_MS)
 #define DOWN_NS     (10 * YB_NS_PER_S) /* Until a block lies below memory. */
+#define TOLD_NS     (3 * YB_NS_PER_S)  /* Until a node has told of its tiers. */
 #define HELD_NS     (15 * YB_NS_PER_S) /* Until readers hold a block no more. */
 #define WANTED_US   1000000u           /* By then a block is to have come. */
 #define NAME_LENGTH sizeof(((struct yb_wire_member *)NULL)->name)
@@ -333,6 +334,31 @@ has_below(const struct yb_wire_member *member)
            member->object_base_us != 0;
 }
 
+/* Wait until a node has told of a tier below its memory, which one that has just come has not yet.
+ * False: none does. */
+static bool
+await_told(struct yb_verify *verify)
+{
+    const struct yb_clock *clock = yb_clock_system();
+    uint64_t until_ns = yb_clock_now(clock) + TOLD_NS;
+    uint32_t count = verify->store.member_count;
+    bool told = false;
+
+    for (;;) {
+        for (uint32_t i = 0; i < verify->store.member_count; i++) {
+            told = told || has_below(&verify->store.members[i]);
+        }
+        if (told || yb_clock_now(clock) >= until_ns) {
+            return told;
+        }
+        yb_demo_pause(LOOK_NS);
+        /* Who comes or goes meanwhile moves the others' places. */
+        if (yb_cli_store_members(&verify->store) != YB_OK || verify->store.member_count != count) {
+            return false;
+        }
+    }
+}
+
 /* Have a node let a block go, as soon as nobody holds it: readers do for a while. */
 static enum yb_status
 let_go(struct yb_verify *verify, uint16_t slot, const struct yb_cli_block *block, uint32_t index)
@@ -393,8 +419,9 @@ void
 yb_verify_origin(struct yb_verify *verify, struct yb_verify_link *link)
 {
     struct yb_cli_block block;
+    bool told = await_told(verify);
 
-    for (uint32_t i = 0; i < verify->store.member_count && i < YB_VERIFY_NODES_MAX; i++) {
+    for (uint32_t i = 0; told && i < verify->store.member_count && i < YB_VERIFY_NODES_MAX; i++) {
         const struct yb_cli_copy *below;
 
         if (!verify->put[i] || !has_below(&verify->store.members[i])) {
