@@ -5,6 +5,7 @@ PREFIX       ?= /usr/local
 DESTDIR      ?=
 FUZZ_SECONDS ?= 20
 BENCH        ?= net
+MINUTES      ?= 10
 MESON_FLAGS  ?=
 
 # Lints and mutants ask git which files there are; that works also as root in somebody's checkout.
@@ -38,6 +39,9 @@ test-device: setup-test all ## the suites of device memory, with a stand-in for 
 
 test-power: setup-test all ## the SSD log after 10,000 operations and every cut of the power
 	@meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite power
+
+test-soak: setup-test all ## a cluster under load for MINUTES: nothing grows, no byte is wrong
+	@YUEBING=$(BUILD)/yuebing YUEBING_SOAK_MINUTES=$(MINUTES) PYTHONDONTWRITEBYTECODE=1 tests/system/soak.py
 
 test-python: setup-test ## the Python packages, from a wheel, with every Python that is here
 	@tools/python_test.sh all
@@ -86,5 +90,5 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-power test-python \
+.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-power test-soak test-python \
         test-connectors wheel test-mutants fuzz bench install format lint clean help

@@ -102,6 +102,7 @@ struct yb_engine_request {
     uint32_t block_count; /* That it uses now ... */
     uint32_t block_max;   /* ... and that are reserved for it. */
     uint32_t done_tokens; /* Of the prompt: reused or computed. */
+    uint32_t given_up; /* Stores of blocks that it computes again, which still have the old ones. */
 
     struct yb_engine_job job; /* Its load, or pull. */
     enum yb_engine_load load;
@@ -232,6 +233,10 @@ struct yb_engine_store *yb_engine_store_locked(struct yb_engine_request *request
 /* So many parts of them are computed. With fewer than all and `over`, no more will be. Lock held.
  */
 void yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, bool over);
+/* No more of them will be: the request computes them anew, when the store has let go of their memory
+ * (N3: both at a time are not reserved). Lock held. */
+void yb_engine_store_given_up_locked(struct yb_engine_store *store,
+                                     struct yb_engine_request *request);
 
 /* ---- measure.c ---- */
 

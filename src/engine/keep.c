@@ -20,6 +20,7 @@ struct yb_engine_store {
     uint32_t reserved;                /* Those, and the prefix that cannot go before them. */
     uint32_t filled;                  /* Parts that are computed. */
     bool over;                        /* No more will be. */
+    struct yb_engine_request *waits;  /* Who computes them anew afterwards; NULL: nobody. */
     struct yb_kv_pool_block **blocks; /* Each used once for this. */
     uint8_t (*keys)[YB_ENGINE_PART_KEY_MAX];
     struct yb_client_item *items;
@@ -137,6 +138,9 @@ run_store(struct yb_engine_job *job)
     }
     engine->reserved -= store->reserved;
     engine->stores--;
+    if (store->waits != NULL) {
+        store->waits->given_up--;
+    }
     (void)pthread_cond_broadcast(&engine->changed);
     yb_lock_release(&engine->lock);
     free_store(store);
@@ -203,4 +207,12 @@ yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, boo
     store->filled = parts > store->filled ? parts : store->filled;
     store->over = over;
     (void)pthread_cond_broadcast(&store->engine->changed);
+}
+
+void
+yb_engine_store_given_up_locked(struct yb_engine_store *store, struct yb_engine_request *request)
+{
+    yb_engine_store_filled_locked(store, 0, true);
+    store->waits = request;
+    request->given_up++;
 }

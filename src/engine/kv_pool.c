@@ -197,6 +197,9 @@ yb_kv_pool_publish(struct yb_kv_pool *pool, struct yb_kv_pool_block *block,
 
     YB_ASSERT_OBJ(pool, POOL_MAGIC);
     YB_ASSERT(!block->published && block->users > 0);
+    if (other != NULL && block->users > 1) {
+        return block; /* Both would be in use: one more than anybody reserved. */
+    }
     if (other != NULL) {
         use(pool, other);
         yb_kv_pool_put_back(pool, block);

@@ -68,7 +68,8 @@ struct yb_kv_pool_block *yb_kv_pool_take(struct yb_kv_pool *pool);
 
 /* Its bytes are there: from now on it is found. `parent` is the block before it, NULL: none, or
  * not published. Return the block to go on with: itself, or, if somebody else has brought the same
- * one meanwhile, that one, used once more, while the given one is put back. */
+ * one meanwhile, that one, used once more, while the given one is put back. A block with a second
+ * user cannot be put back: it stays what it is, and is not found. */
 struct yb_kv_pool_block *yb_kv_pool_publish(struct yb_kv_pool *pool, struct yb_kv_pool_block *block,
                                             const uint8_t key[YB_KV_KEY_BYTES],
                                             struct yb_kv_pool_block *parent, uint64_t now_ns);

@@ -87,7 +87,7 @@ leave(struct yb_engine_request *request)
 {
     struct yb_engine *engine = request->engine;
 
-    YB_ASSERT(!request->busy);
+    YB_ASSERT(!request->busy && request->given_up == 0);
     if (request->state == YB_ENGINE_WAITING) {
         engine->waiting--;
     } else {
@@ -119,9 +119,11 @@ reap(struct yb_engine *engine)
             if (now >= request->expires_ns || engine->stops) {
                 leave(request);
             }
-        } else if (!request->busy && engine->stops) {
+        } else if (request->busy || request->given_up > 0) {
+            continue;
+        } else if (engine->stops) {
             end(request, YB_CLOSED, "the engine stops");
-        } else if (!request->busy && request->cancelled) {
+        } else if (request->cancelled) {
             end(request, YB_CANCELLED, "it was given up");
         }
     }
@@ -333,7 +335,7 @@ fall_back(struct step *step)
     struct yb_engine_request *request = step->prompt;
 
     if (step->store != NULL) {
-        yb_engine_store_filled_locked(step->store, 0, true);
+        yb_engine_store_given_up_locked(step->store, request);
     }
     if (request->load == YB_ENGINE_LOAD_SHORT) {
         yb_engine_shorten_locked(request, request->load_first + request->load_count);
@@ -455,7 +457,8 @@ plan_step(struct yb_engine *engine, struct step *step_out)
             prompts[state.prompt_count++] = (struct yb_engine_plan_prompt){
                 .done_tokens = request->done_tokens,
                 .tokens = request->prompt_tokens,
-                .waits = request->late || request->load == YB_ENGINE_LOAD_LOOKING ||
+                .waits = request->late || request->given_up > 0 ||
+                         request->load == YB_ENGINE_LOAD_LOOKING ||
                          (request->load == YB_ENGINE_LOAD_COMING && request->parts_ready == 0),
             };
         } else if (request->state == YB_ENGINE_RUNNING) {

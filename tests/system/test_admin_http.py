@@ -3,6 +3,8 @@
 import http.client
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -302,6 +304,14 @@ def _():
         put(server, "k", os.urandom(100_000))
         for connection in mute:
             connection.close()
+
+
+@case("operations.md names metrics that there are")
+def _():
+    docs = pathlib.Path(__file__).resolve().parents[2] / "docs"
+    known = (docs / "metrics.md").read_text(encoding="utf-8")
+    for name in re.findall(r"yuebing_\w+", (docs / "operations.md").read_text(encoding="utf-8")):
+        expect(f"`{name}`" in known, f"{name} is not in metrics.md")
 
 
 main()

@@ -216,6 +216,37 @@ test_engine_parts__of_two_that_bring_a_block_the_second_goes_on_with_the_firsts(
     yb_kv_pool_destroy(&pool);
 }
 
+static void
+test_engine_parts__a_copy_that_is_still_read_takes_no_second_slot(void **state)
+{
+    const struct yb_kv_pool_options options = {.slots = 3};
+    const uint8_t key[YB_KV_KEY_BYTES] = {9};
+    struct yb_kv_pool_block *known;
+    struct yb_kv_pool_block *copy;
+    struct yb_kv_pool *pool = NULL;
+
+    (void)state;
+    assert_int_equal(yb_kv_pool_create(&options, &pool), YB_OK);
+    known = yb_kv_pool_take(pool);
+    assert_ptr_equal(yb_kv_pool_publish(pool, known, key, NULL, 1), known);
+    yb_kv_pool_put_back(pool, known); /* Nobody uses it: it may go. */
+    copy = yb_kv_pool_take(pool);
+    yb_kv_pool_share(pool, copy); /* A store reads it. */
+    assert_ptr_equal(yb_kv_pool_publish(pool, copy, key, NULL, 2), copy);
+    assert_int_equal(yb_kv_pool_info(pool).used, 1);
+    assert_ptr_equal(yb_kv_pool_find(pool, key, 3), known);
+    yb_kv_pool_put_back(pool, known);
+    /* Whoever was promised the other two gets them. */
+    assert_non_null(yb_kv_pool_take(pool));
+    assert_non_null(yb_kv_pool_take(pool));
+    assert_null(yb_kv_pool_take(pool));
+    yb_kv_pool_put_back(pool, copy);
+    assert_null(yb_kv_pool_take(pool));
+    yb_kv_pool_put_back(pool, copy); /* Never published: gone at once (E3). */
+    assert_non_null(yb_kv_pool_take(pool));
+    yb_kv_pool_destroy(&pool);
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* A prompt of n tokens takes 1000 n ns and a step 500 ns and 10 for each sequence. */
@@ -395,6 +426,7 @@ main(void)
         cmocka_unit_test(test_engine_parts__a_block_that_is_used_stays_where_it_is),
         cmocka_unit_test(
             test_engine_parts__of_two_that_bring_a_block_the_second_goes_on_with_the_firsts),
+        cmocka_unit_test(test_engine_parts__a_copy_that_is_still_read_takes_no_second_slot),
         cmocka_unit_test(test_engine_parts__the_oldest_prompt_that_can_be_computed_is),
         cmocka_unit_test(
             test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pace),

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Writes docs/config.md, docs/compat.md, the manual pages, and the blocks of docs/engines, from the
-# tables in the program, which has to be built (BUILD, build by default). With --check: says which
+# Writes docs/config.md, docs/compat.md, docs/metrics.md, the manual pages, and the blocks of
+# docs/engines, from the tables in the program, which has to be built (BUILD, build by default). With --check: says which
 # are stale and fails.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -38,4 +38,5 @@ docs/man/yuebing-config.5 --man 5
 END
 python3 tools/gen/blocks.py "$program" "$@" docs/engines/vllm.md docs/engines/sglang.md \
     docs/engines/lmcache.md || bad=1
+python3 tools/gen/metrics.py "$program" "$@" || bad=1
 exit $bad
