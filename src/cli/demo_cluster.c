@@ -129,6 +129,7 @@ start_directory(struct yb_demo_cluster *cluster)
     ready = await_ready(cluster, cluster->server_count - 1, "the directory");
     keep_text(ready, "published", cluster->directory);
     keep_text(ready, "http", cluster->admin);
+    (void)snprintf(cluster->watch, sizeof(cluster->watch), "%s", cluster->admin);
     json_decref(ready);
     return ready != NULL;
 }
@@ -151,6 +152,7 @@ launch_node(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape, 
                    cluster->folder);
     add_two(&line, "--object-store", url);
     add_two(&line, "--node-object-layout", "packed");
+    add_two(&line, "--http", "127.0.0.1:0");
     return launch(cluster, &line);
 }
 
@@ -166,7 +168,12 @@ start_nodes(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
     }
     for (uint32_t i = 0; i < YB_DEMO_NODES; i++) {
         json_t *ready = await_ready(cluster, first + i, "a node");
+        const char *http = json_string_value(json_object_get(ready, "http"));
+        size_t used = strlen(cluster->watch);
 
+        if (http != NULL) {
+            (void)snprintf(cluster->watch + used, sizeof(cluster->watch) - used, ",%s", http);
+        }
         json_decref(ready);
         if (ready == NULL) {
             return false;
@@ -184,6 +191,9 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     add_two(&line, "--http", "127.0.0.1:0");
     add_two(&line, "--mode", "disaggregated");
     add_number(&line, "--block-tokens", shape->block_tokens);
+    if (cluster->watch[0] != '\0') { /* Its dashboard shows all of the cluster. */
+        add_two(&line, "--http-watch", cluster->watch);
+    }
     if (shape->pool) {
         add_two(&line, "--directory", cluster->directory);
     } else {

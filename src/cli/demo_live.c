@@ -341,9 +341,9 @@ linger(const struct live *live)
     (void)sigaddset(&signals, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &signals, NULL);
     fprintf(live->cli->out,
-            "\nThe cluster is still there: the store at http://%s, the conductor at http://%s. "
-            "Ctrl-C ends it.\n",
-            live->cluster.admin, live->cluster.conductor);
+            "\nThe cluster is still there. Its dashboard: http://%s/ (the store's alone: "
+            "http://%s/). Ctrl-C ends it.\n",
+            live->cluster.conductor, live->cluster.admin);
     (void)fflush(live->cli->out);
     (void)sigwait(&signals, &number);
     (void)sigprocmask(SIG_UNBLOCK, &signals, NULL);

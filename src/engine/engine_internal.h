@@ -233,8 +233,8 @@ struct yb_engine_store *yb_engine_store_locked(struct yb_engine_request *request
 /* So many parts of them are computed. With fewer than all and `over`, no more will be. Lock held.
  */
 void yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, bool over);
-/* No more of them will be: the request computes them anew, when the store has let go of their memory
- * (N3: both at a time are not reserved). Lock held. */
+/* No more of them will be: the request computes them anew, when the store has let go of their
+ * memory (N3: both at a time are not reserved). Lock held. */
 void yb_engine_store_given_up_locked(struct yb_engine_store *store,
                                      struct yb_engine_request *request);
 

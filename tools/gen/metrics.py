@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write docs/metrics.md: what /metrics of a store with all its tiers, a conductor and an engine have.
 
