@@ -49,8 +49,8 @@ struct yb_demo_cluster {
     struct yb_demo_server servers[YB_DEMO_PROCESSES]; /* In the order in which they started. */
     uint32_t server_count;
     char directory[YB_ADDRESS_TEXT_BYTES];
-    char conductor[YB_ADDRESS_TEXT_BYTES]; /* Its HTTP. */
-    char admin[YB_ADDRESS_TEXT_BYTES];     /* The directory's. */
+    char conductor[YB_ADDRESS_TEXT_BYTES];                         /* Its HTTP. */
+    char admin[YB_ADDRESS_TEXT_BYTES];                             /* The directory's. */
     char watch[(1 + YB_DEMO_NODES) * (YB_ADDRESS_TEXT_BYTES + 1)]; /* That, and the nodes'. */
     struct yb_demo_engine engines[YB_DEMO_ENGINES];
     pid_t sweeper; /* Removes the folder when nobody else can; its pipe's end tells it so. */

@@ -75,6 +75,7 @@ function quantiles(buckets, shares) {
 
 // Where the tokens of prompts came from; or, where no engine is watched, what nodes were asked for.
 const SOURCES = {device: 'own memory', engine: 'another engine', dram: "the store's memory", ssd: 'SSD', object: 'object store', miss: 'computed'};
+const toEngines = word => `to engines from ${word}`;
 const TIERS = {device: 'device', dram: 'memory', ssd: 'SSD', object: 'object store', miss: 'not found'};
 const FLOWS = [
   ['read from nodes', 'node_get_bytes_total'], ['put to nodes', 'node_put_bytes_total'],
@@ -99,7 +100,7 @@ function derive(sample, counters, before) {
   if (times) point.ttft = {P50: times[0] * 1e3, P95: times[1] * 1e3, P99: times[2] * 1e3};
   const paths = counters.grown(before, row => row.name.startsWith('transfer_') && row.name.endsWith('_bytes_total') && row.labels.path,
     row => `over ${row.labels.path}`);
-  const loaded = [...byTier('engine_loaded_bytes_total')].map(([tier, n]) => [`to engines from ${SOURCES[tier] ?? tier}`, n]);
+  const loaded = [...byTier('engine_loaded_bytes_total')].map(([tier, n]) => [toEngines(SOURCES[tier] ?? tier), n]);
   const flows = [...FLOWS.map(([name, metric]) => [name, counters.grown(before, named(metric))]), ...loaded, ...paths];
   point.flow = Object.fromEntries(flows.filter(([, n]) => n > 0).map(([name, n]) => [name, n / seconds / 1e6]));
   point.work = {
@@ -180,9 +181,9 @@ const state = {
   number: 0, nodeStates: new Map()};
 const charts = new Map();
 // A name keeps its colour, whatever else is drawn beside it; both schemes can read them.
-const HUES = ['#3b82f6', '#d97706', '#16a34a', '#a855f7', '#db2777', '#0d9488', '#b45309', '#6366f1'];
+const HUES = ['#3b82f6', '#d97706', '#16a34a', '#a855f7', '#db2777', '#0d9488', '#92400e', '#6366f1', '#84cc16', '#0891b2', '#f43f5e', '#78716c'];
 const DIM = '#8290a3';
-const NAMES = [Object.values(SOURCES), Object.values(TIERS), FLOWS.map(([name]) => name), ['waiting', 'running', 'ended per second'],
+const NAMES = [Object.values(SOURCES), Object.values(TIERS), [...FLOWS.map(([name]) => name), ...Object.values(SOURCES).map(toEngines)], ['waiting', 'running', 'ended per second'],
   ['P50', 'P95', 'P99']];
 function hue(name, index) {
   const known = NAMES.find(names => names.includes(name));
