@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,11 @@ yb_engine_create(const struct yb_engine_options *options, struct yb_engine **eng
     yb_lock_cond_init(&engine->stopped);
     status = start(engine);
     if (status != YB_OK) {
-        (void)snprintf(why_out, YB_ENGINE_WHY_BYTES, "the engine does not start: %s",
-                       yb_status_text(status));
+        (void)snprintf(why_out, YB_ENGINE_WHY_BYTES,
+                       "the engine does not start: %s; its memory is to hold %" PRIu64
+                       " blocks of %" PRIu64 " bytes: ask for fewer, or smaller ones",
+                       yb_status_text(status), options->pool_bytes / options->block_bytes,
+                       options->block_bytes);
         yb_engine_destroy(&engine);
         return status;
     }

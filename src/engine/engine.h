@@ -51,7 +51,7 @@
 
 #define YB_ENGINE_PARTS_MAX   64u
 #define YB_ENGINE_TOKENS_MAX  (1u << 21) /* Of a prompt and its answer. */
-#define YB_ENGINE_WHY_BYTES   160u
+#define YB_ENGINE_WHY_BYTES   256u
 #define YB_ENGINE_MODEL_BYTES 64u
 #define YB_ENGINE_VOCABULARY  32000u
 

@@ -48,7 +48,7 @@ struct port {
     char why[YB_CURL_ERROR_BYTES]; /* Why it does not answer; "": it does. */
     uint64_t again_ns;             /* Not asked before. */
     uint64_t last[LISTS_FED];
-    uint64_t lacks_until_ns[LISTS]; /* It had none: not asked before. */
+    uint64_t lacks_until_ns[LISTS]; /* It has no such path: not asked before. */
     uint64_t round;                 /* When it was last said. */
 };
 
@@ -188,7 +188,7 @@ ask_listed(struct yb_gather *gather, struct port *port, enum list list)
     }
     (void)snprintf(path, sizeof(path), "%s%s", lists[list].path, after);
     value = ask_json(gather, port, path, &code);
-    if (code != 200) {
+    if (code == 404) {
         port->lacks_until_ns[list] = now() + LACKING_NS;
     }
     return value;

@@ -7,7 +7,7 @@ import json
 import signal
 
 from engine_process import ask, call, engine, numbers, prompt, settled
-from yuebing import Failed, Serve, case, expect, main, until
+from yuebing import Failed, Serve, case, expect, main, run, until
 
 
 @case("what one engine computes another one loads, and both answer the same")
@@ -173,6 +173,13 @@ def _():
         code, text = call(server, "GET", "/metrics")
         lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
         expect(code == 200 and "yuebing_engine_requests_total 1" in lines, f"{lines}")
+
+
+@case("more memory than there is is refused with what to do")
+def _():
+    done = run("engine", "--http-listen", "127.0.0.1:0", "--no-store", "--pool", "400000",
+               "--block-bytes", str(64 << 20))
+    expect(done.code != 0 and "ask for fewer" in done.err and str(64 << 20) in done.err, done.err)
 
 
 @case("an asker that goes away takes its request with it")

@@ -94,6 +94,7 @@ struct stand {
     char where[2][YB_ADDRESS_TEXT_BYTES]; /* own, there */
     char own_url[YB_ADDRESS_TEXT_BYTES + 8];
     _Atomic uint64_t asked; /* /metrics of the other one. */
+    _Atomic bool ready;     /* It has been asked for its instances. */
     struct yb_curl *curl;
 };
 
@@ -140,6 +141,9 @@ there_answer(void *context, const struct yb_http_asked *asked, struct yb_http_to
                           "{\"last\": %llu, \"events\": [{\"at_ms\": 1, \"level\": \"warn\", "
                           "\"text\": \"event %llu\"}, 5]}",
                           last + 1, last + 1);
+    } else if (strcmp(asked->path, "/v1/instances") == 0 && !atomic_exchange(&stand->ready, true)) {
+        told_out->code = 503; /* A conductor that has just come waits for the directory. */
+        length = asprintf(&told_out->text, "{}");
     } else if (strcmp(asked->path, "/v1/instances") == 0) {
         length = asprintf(&told_out->text,
                           "{\"instances\": [{\"name\": \"ghost\", \"address\": \"127.0.0.1:1\"}, "
@@ -318,12 +322,13 @@ static void
 test_gather__a_sample_is_what_all_processes_say(void **state)
 {
     struct stand stand;
-    json_int_t before = 0;
+    json_int_t before = 1;
     char expected[32];
 
     (void)state;
     stand_init(&stand);
-    while (before < 3) {
+    json_decref(sample_from(&stand, before)); /* The instances are not known yet. */
+    while (before < 4) {
         json_t *sample = sample_from(&stand, before + 1);
         json_t *events = json_object_get(sample, "events");
         json_int_t number = number_of(sample, "number");
