@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "cli/output.h"
 #include "cli/store.h"
 #include "node/wire/node_wire.h"
@@ -66,6 +67,11 @@ add_row(struct yb_output_table *table, const struct yb_wire_member *member)
     return yb_output_table_add(table, cells);
 }
 
+/* So long the nodes may take to tell of their tiers: one of them, and all. A node that is dead, and
+ * not known to be, must not hold up who looks for it. */
+#define TIERS_EACH_NS (YB_NS_PER_S / 2)
+#define TIERS_ALL_NS  (3 * YB_NS_PER_S)
+
 /* What a node says of its tiers below memory; empty: it has none, does not answer, or is of a
  * version that does not know the question. */
 struct tiers {
@@ -74,15 +80,26 @@ struct tiers {
 };
 
 static void
-ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, struct tiers *out)
+ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, uint64_t *left_ns,
+          struct tiers *out)
 {
+    const uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    const uint64_t timeout_ns = store->timeout_ns;
     struct yb_wire_tier_states states;
+    enum yb_status status;
+    uint64_t took_ns;
 
     out->count = 0;
-    if (member->age_ms > store->cluster.lease_ms ||
-        yb_cli_store_ask_node(store, member,
-                              &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_TIER_STAT}) !=
-            YB_OK ||
+    if (member->age_ms > store->cluster.lease_ms || *left_ns == 0) {
+        return;
+    }
+    store->timeout_ns = *left_ns < TIERS_EACH_NS ? *left_ns : TIERS_EACH_NS;
+    status = yb_cli_store_ask_node(store, member,
+                                   &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_TIER_STAT});
+    store->timeout_ns = timeout_ns;
+    took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
+    *left_ns -= took_ns < *left_ns ? took_ns : *left_ns;
+    if (status != YB_OK ||
         yb_wire_tier_states_decode(store->reply, store->reply_bytes, &states, NULL) != YB_OK) {
         return;
     }
@@ -209,6 +226,7 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
     struct yb_wire_directory_numbers numbers;
     struct yb_cli_store store;
     enum yb_status status = yb_cli_store_open(cli, false, &store);
+    uint64_t left_ns = TIERS_ALL_NS;
     char id[33];
 
     (void)argc;
@@ -231,7 +249,7 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
             json_t *row = member_json(&store.members[i]);
             struct tiers tiers;
 
-            ask_tiers(&store, &store.members[i], &tiers);
+            ask_tiers(&store, &store.members[i], &left_ns, &tiers);
             json_object_set_new(row, "tiers", tiers_json(&tiers));
             json_array_append_new(rows, row);
         }
@@ -251,7 +269,7 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
         for (uint32_t i = 0; i < store.member_count; i++) {
             struct tiers tiers;
 
-            ask_tiers(&store, &store.members[i], &tiers);
+            ask_tiers(&store, &store.members[i], &left_ns, &tiers);
             print_tiers(cli->out, &store.members[i], &tiers);
         }
     }
