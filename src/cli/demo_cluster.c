@@ -191,6 +191,8 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     add_two(&line, "--http", "127.0.0.1:0");
     add_two(&line, "--mode", "disaggregated");
     add_number(&line, "--block-tokens", shape->block_tokens);
+    /* What is moved for its heat is moved without end: a run would never be at rest. */
+    add_two(&line, "--conductor-heat-ms", "0");
     if (cluster->watch[0] != '\0') { /* Its dashboard shows all of the cluster. */
         add_two(&line, "--http-watch", cluster->watch);
     }
