@@ -131,6 +131,7 @@ yb_bench_end_open(struct yb_bench_end *end, const struct yb_config *config, stru
         .incarnation = 1,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? "bench" : "",
         .auth = end->auth,

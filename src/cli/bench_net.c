@@ -93,6 +93,7 @@ side_open(struct side *side, const struct yb_config *config)
         .incarnation = 1,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = YB_WIRE_ROLE_CLIENT,
         .tenant = "bench",
         .auth = side->auth,

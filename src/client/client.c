@@ -206,6 +206,7 @@ make_self(struct yb_client *client, const struct yb_client_options *options, cha
         .boot = yb_boot_id(),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = YB_WIRE_ROLE_CLIENT,
         .tenant = client->tenant,
         .auth = client->credentials.auth,

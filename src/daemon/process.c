@@ -48,6 +48,7 @@ make_self(struct yb_process *process, const char *port_name)
         .boot = yb_boot_id(),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? config->auth_tenant : "",
         .auth = process->credentials.auth,

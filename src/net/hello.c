@@ -314,6 +314,27 @@ choose_version(struct yb_hello *hello)
     return 0;
 }
 
+/* Two sources may call different layouts by one version, while it is not released: whoever
+ * connects says which ones it means, in the first bytes of its hello, whatever follows. Versions
+ * that are not the newest of both are known from a release. */
+static bool
+check_schema(struct yb_hello *hello, const uint8_t *body, size_t length)
+{
+    const struct yb_hello_self *self = hello->self;
+    bool said = length >= sizeof(uint64_t) && hello->version_max_of_peer == self->version_max;
+    uint64_t schema = said ? yb_wire_get_u64(body + YB_WIRE_HELLO_AT_SCHEMA) : self->schema;
+
+    if (schema != self->schema) {
+        fail(hello, YB_HELLO_REASON_VERSION,
+             "both sides speak protocol version %u, but not the same one: the accepting side "
+             "(%.64s) has wire schema %016llx, the connecting side %016llx; they were built from "
+             "different sources: run the same build of Yuebing on both",
+             self->version_max, self->software, (unsigned long long)self->schema,
+             (unsigned long long)schema);
+    }
+    return schema == self->schema;
+}
+
 static bool
 check_cluster(struct yb_hello *hello, struct yb_id cluster, uint64_t seed_check)
 {
@@ -458,6 +479,9 @@ take_hello(struct yb_hello *hello, const uint8_t *body, size_t length, uint64_t 
     struct yb_wire_error error;
     bool is_client;
 
+    if (!check_schema(hello, body, length)) {
+        return;
+    }
     if (yb_wire_hello_decode(body, length, &peer, &error) != YB_OK) {
         fail_decode(hello, &error);
         return;
@@ -536,6 +560,7 @@ send_hello(struct yb_hello *hello, uint64_t wall_ns)
     const struct yb_hello_self *self = hello->self;
     uint8_t message[YB_WIRE_PREFACE_BYTES + YB_WIRE_HELLO_BYTES_MAX];
     struct yb_wire_hello own = {
+        .schema = self->schema,
         .features = self->features,
         .incarnation = self->incarnation,
         .seed_check = self->seed_check,

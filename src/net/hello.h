@@ -56,7 +56,7 @@
     X(MAGIC,           1, PROTOCOL,  "magic")            /* Not our protocol: random bytes. */      \
     X(HTTP,            2, PROTOCOL,  "http")             /* An HTTP client, or server. */           \
     X(TLS,             3, PROTOCOL,  "tls")              /* TLS where it is switched off. */        \
-    X(VERSION,         4, VERSION,   "version")          /* No version in common. */                \
+    X(VERSION,         4, VERSION,   "version")          /* No version, or schema, in common. */    \
     X(CLUSTER,         5, VERSION,   "cluster")          /* Another cluster id. */                  \
     X(SEED,            6, VERSION,   "seed")             /* Another hash seed. */                   \
     X(NO_CREDENTIAL,   7, DENIED,    "no_credential")    /* A secret is needed; none was offered. */\
@@ -97,6 +97,7 @@ struct yb_hello_self {
     uint64_t features;
     uint16_t version_min; /* YB_WIRE_VERSION_MIN and _MAX outside tests. */
     uint16_t version_max;
+    uint64_t schema;            /* YB_WIRE_SCHEMA outside tests: what version_max means to us. */
     uint8_t role;               /* enum yb_wire_role: what we connect as. */
     const char *tenant;         /* "" for every role but client. */
     const struct yb_auth *auth; /* NULL: an open port, a client without credential. */

@@ -109,6 +109,7 @@ make_self(struct yb_node_embedded *node)
         .boot = yb_boot_id(),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = YB_WIRE_ROLE_NODE,
         .tenant = "",
         .auth = node->credentials.auth,

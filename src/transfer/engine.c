@@ -106,6 +106,7 @@ make_self(struct yb_transfer *engine, char *message, size_t bytes)
         .incarnation = yb_clock_wall(engine->ground.clock),
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? engine->tenant : "",
         .auth = engine->credentials.auth,

@@ -83,6 +83,7 @@ asker_init(struct asker *asker, struct yb_sim_host *host, uint8_t number, uint8_
         .incarnation = 1,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? "default" : "",
         .credit_requests = 64,

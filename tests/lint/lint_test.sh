@@ -56,6 +56,22 @@ sin private_paths.sh docs/a.md "see /ho""me/somebody/notes" 'a path of one machi
 printf '#!/bin/sh\nexit 1\n' >tools/gen/a.sh && chmod +x tools/gen/a.sh
 expect 1 generated.sh 'a generated file is stale'
 rm tools/gen/a.sh
+wire=src/net/wire/schema.toml
+(cd "$source" && cp --parents src/*/wire/schema.toml tests/wire/every_type.toml \
+    docs/protocol*-intro.md tools/gen/wire.py "$scratch")
+tools/gen/wire.py >/dev/null
+schema=$(sed -n 's/^#define YB_WIRE_SCHEMA UINT64_C(\(.*\))$/\1/p' src/net/wire/wire.h)
+printf '\n[[released]]\nversion = 1\nschema = %s\nsoftware = "1.0"\n' "$schema" >>$wire
+expect 0 generated.sh 'content before: a layout of a released version changed'
+sed -i 's/^HANDSHAKE_BYTES_MAX = { value = 4096/HANDSHAKE_BYTES_MAX = { value = 4095/' $wire
+tools/gen/wire.py >/dev/null 2>&1
+expect 1 generated.sh 'a layout of a released version changed'
+sed -i 's/^VERSION_MAX = { value = 1/VERSION_MAX = { value = 2/' $wire
+tools/gen/wire.py >/dev/null
+expect 0 generated.sh 'content before: a version is spoken that no release spoke'
+sed -i '/^\[\[released/,$d' $wire
+expect 1 generated.sh 'a version is spoken that no release spoke'
+rm -r src/*/wire tests/wire docs tools/gen/wire.py
 sin scripts.sh tools/a.py "def f(:" 'Python that does not parse'
 mkdir -p docs && cp "$source/docs/semantics.md" docs/
 cp "$source/include/yuebing/client.h" include/yuebing/

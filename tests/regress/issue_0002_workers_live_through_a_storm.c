@@ -282,6 +282,7 @@ self_of(uint8_t number)
         .incarnation = 1,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = YB_WIRE_ROLE_NODE,
         .tenant = "",
         .credit_requests = 4,

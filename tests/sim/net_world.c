@@ -150,6 +150,7 @@ make_self(struct world_life *life)
         .incarnation = ++life->node->incarnation,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = YB_WIRE_ROLE_NODE,
         .tenant = "",
         .credit_requests = options->credit_requests,

@@ -59,6 +59,7 @@ store_caller_create(struct store_world *world, uint8_t role)
         .incarnation = 1,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = role == YB_WIRE_ROLE_CLIENT ? "default" : "",
         .credit_requests = 64,

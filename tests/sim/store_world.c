@@ -236,6 +236,7 @@ make_self(struct store_life *life)
         .incarnation = ++role->incarnation,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = roles[role->kind],
         .tenant = role->kind == STORE_CLIENT ? tenant_of(role) : "",
         .credit_requests = 64,

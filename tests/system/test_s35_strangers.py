@@ -8,8 +8,8 @@ import socket
 import ssl
 import time
 
-from yuebing import (ECHO, HELLO, LONG, SLOWER, Key, Refused, Serve, Wire, case, expect, folder,
-                     frame, hello, main, new_secret, ping, preface, run, until)
+from yuebing import (ECHO, HELLO, LONG, SCHEMA, SLOWER, Key, Refused, Serve, Wire, case, expect,
+                     folder, frame, hello, main, new_secret, ping, preface, run, until)
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "wire" / "golden"
 ANSWER_S = 1.0 * SLOWER
@@ -40,13 +40,14 @@ def counted(server, reason, count):
 
 @case("what the tests send is what the golden bytes say")
 def _():
-    made = hello(features=5, incarnation=7, seed_check=0x1122334455667788,
-                 wall_ns=1700000000123456789, data_bytes_max=1 << 48, generation=9,
+    made = hello(schema=0x0123456789abcdef, features=5, incarnation=7,
+                 seed_check=0x1122334455667788, wall_ns=1700000000123456789,
+                 data_bytes_max=1 << 48, generation=9,
                  identity=bytes(range(16)), boot=bytes(range(0xf0, 0x100)),
                  key_id=bytes(range(1, 9)), nonce=bytes(range(0x40, 0x60)), credit_requests=1024,
                  lane=1, lane_class=1, stripe=3, tenant="team-a", software="yuebing 0.1.0")
     expect(made[16:] == golden("hello-client"), made[16:].hex())
-    expect(preface(HELLO, 171) == golden("preface-hello"), "preface")
+    expect(preface(HELLO, 179) == golden("preface-hello"), "preface")
 
 
 @case("a version too old or too new is refused with both ranges in the text")
@@ -62,6 +63,17 @@ def _():
             wire.send(hello(version_min=1, version_max=101))
             kind, challenge = wire.message()
             expect(kind == 2 and challenge[16 + 144:16 + 146] == b"\1\0", "not version 1")
+
+
+@case("another build with the same version and other messages is refused with both schemas")
+def _():
+    with Serve() as server:
+        refused = refusal(server, schema=SCHEMA ^ 1)
+        expect(refused.status == -16, f"{refused}")
+        for word in (f"{SCHEMA:016x}", f"{SCHEMA ^ 1:016x}", "the same build of Yuebing on both"):
+            expect(word in refused.text, refused.text)
+        counted(server, "version", 1)
+        expect(ping(server.address).code == 0, "the same build is refused")
 
 
 @case("a wrong magic is dropped without a word")

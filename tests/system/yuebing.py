@@ -303,6 +303,9 @@ ROLES = {"client": 1, "node": 2, "directory": 3, "admin": 4}
 HELLO, CHALLENGE, PROOF, WELCOME, REFUSAL = range(1, 6)
 PING, ECHO = 1, 2
 MAGIC = b"YUEBING\0"
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/net/wire/wire.h"),
+          encoding="utf-8") as _header:
+    SCHEMA = int(re.search(r"YB_WIRE_SCHEMA UINT64_C\((\w+)\)", _header.read())[1], 16)
 
 
 def crc32c_table():
@@ -329,7 +332,7 @@ def preface(kind, length, version_min=1, version_max=1, magic=MAGIC):
 
 
 def hello_body(role="client", tenant="default", key_id=bytes(8), **other):
-    values = {"features": 0, "incarnation": 1, "seed_check": 0, "wall_ns": 1,
+    values = {"schema": SCHEMA, "features": 0, "incarnation": 1, "seed_check": 0, "wall_ns": 1,
               "credit_bytes": 1 << 26, "data_bytes_max": 1 << 40, "generation": 1, "stripe": 0,
               "identity": os.urandom(16),
               "cluster": bytes(16), "boot": bytes(16), "nonce": os.urandom(32),
@@ -337,8 +340,8 @@ def hello_body(role="client", tenant="default", key_id=bytes(8), **other):
               "software": "test"} | other
     tenant, software = tenant.encode(), values["software"].encode()
     return struct.pack(
-        "<QQQQQQQ16s16s16s8s32sIIBBBBHH", values["features"], values["incarnation"],
-        values["seed_check"], values["wall_ns"], values["credit_bytes"],
+        "<QQQQQQQQ16s16s16s8s32sIIBBBBHH", values["schema"], values["features"],
+        values["incarnation"], values["seed_check"], values["wall_ns"], values["credit_bytes"],
         values["data_bytes_max"], values["generation"], values["identity"], values["cluster"],
         values["boot"], key_id, values["nonce"], values["credit_requests"],
         values["body_bytes_max"], ROLES[role], values["lane"], values["lane_class"],

@@ -197,6 +197,7 @@ make_self(struct stage_actor *actor, uint8_t number, uint8_t role, const char *t
         .incarnation = ++actor->self.incarnation,
         .version_min = YB_WIRE_VERSION_MIN,
         .version_max = YB_WIRE_VERSION_MAX,
+        .schema = YB_WIRE_SCHEMA,
         .role = role,
         .tenant = tenant,
         .credit_requests = 256,

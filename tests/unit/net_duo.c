@@ -326,6 +326,7 @@ duo_init(struct duo *duo, const char *backend)
             .incarnation = (uint64_t)(10 + side),
             .version_min = YB_WIRE_VERSION_MIN,
             .version_max = YB_WIRE_VERSION_MAX,
+            .schema = YB_WIRE_SCHEMA,
             .role = side == CLIENT ? YB_WIRE_ROLE_CLIENT : YB_WIRE_ROLE_NODE,
             .tenant = side == CLIENT ? "default" : "",
             .credit_requests = 64,

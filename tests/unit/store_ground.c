@@ -124,6 +124,7 @@ make_worker(struct ground_role *role, uint8_t wire_role, const struct yb_service
             .boot = yb_boot_id(),
             .version_min = YB_WIRE_VERSION_MIN,
             .version_max = YB_WIRE_VERSION_MAX,
+            .schema = YB_WIRE_SCHEMA,
             .role = wire_role,
             .tenant = "",
             .auth = ground->auth,

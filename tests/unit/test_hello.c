@@ -14,6 +14,7 @@
 #define SECRET_A "secret 0123456789abcdef0123456789abcdef"
 #define SECRET_B "secret fedcba9876543210fedcba9876543210"
 #define WALL     (1700000000ull * YB_NS_PER_S)
+#define SCHEMA   UINT64_C(0x0123456789abcdef)
 
 static struct yb_auth *
 parse(const char *text)
@@ -45,6 +46,7 @@ make_self(uint8_t fill, uint8_t role, const char *tenant, const struct yb_auth *
         .features = 0x3,
         .version_min = 1,
         .version_max = 1,
+        .schema = SCHEMA,
         .role = role,
         .tenant = tenant,
         .auth = auth,
@@ -448,6 +450,61 @@ test_hello__other_versions_are_told_both_ranges(void **state)
 }
 
 static void
+test_hello__other_layouts_of_one_version_are_told_both_schemas(void **state)
+{
+    struct yb_hello_self ours = make_self(1, YB_WIRE_ROLE_CLIENT, "team-a", NULL);
+    struct yb_hello_self other = ours;
+    struct pair pair;
+
+    (void)state;
+    other.schema ^= UINT64_C(1) << 63;
+    for (unsigned side = 0; side < 2; side++) {
+        const char *text;
+
+        pair_open(&pair, side == 0 ? &ours : &other, side == 0 ? &other : &ours);
+        expect_failure(&pair, YB_HELLO_REASON_VERSION, YB_VERSION);
+        text = yb_hello_failure(pair.client)->text;
+        assert_non_null(strstr(text, side == 0 ? "the connecting side 0123456789abcdef"
+                                               : "the connecting side 8123456789abcdef"));
+        assert_non_null(strstr(text, side == 0 ? "has wire schema 8123456789abcdef"
+                                               : "has wire schema 0123456789abcdef"));
+        assert_non_null(strstr(text, "run the same build of Yuebing on both"));
+        pair_close(&pair);
+    }
+    /* A version later, one side still speaks what was released: both ways, by the older one. */
+    other.version_max = 2;
+    for (unsigned side = 0; side < 2; side++) {
+        pair_open(&pair, side == 0 ? &ours : &other, side == 0 ? &other : &ours);
+        run(&pair);
+        assert_int_equal(yb_hello_state(pair.client), YB_HELLO_DONE);
+        assert_int_equal(yb_hello_result(pair.client)->version, 1);
+        assert_int_equal(yb_hello_result(pair.server)->version, 1);
+        pair_close(&pair);
+    }
+}
+
+static void
+test_hello__another_schema_is_told_before_the_rest_of_the_hello_is_looked_at(void **state)
+{
+    struct yb_hello_self self = make_self(1, YB_WIRE_ROLE_CLIENT, "team-a", NULL);
+    struct yb_wire_preface preface = {YB_WIRE_HANDSHAKE_HELLO, 1, 1, 16};
+    struct yb_hello_params params = params_of(1);
+    struct yb_hello *server = NULL;
+    uint8_t bytes[16 + 16];
+    size_t length = 0;
+
+    (void)state;
+    memset(bytes, 0xee, sizeof(bytes));
+    assert_int_equal(yb_hello_server_create(&self, &params, &server), YB_OK);
+    assert_int_equal(yb_wire_preface_encode(&preface, bytes, sizeof(bytes), &length), YB_OK);
+    yb_hello_feed(server, bytes, sizeof(bytes), WALL);
+    assert_int_equal(yb_hello_state(server), YB_HELLO_FAILED);
+    assert_int_equal(yb_hello_failure(server)->reason, YB_HELLO_REASON_VERSION);
+    assert_non_null(strstr(yb_hello_failure(server)->text, "eeeeeeeeeeeeeeee"));
+    yb_hello_destroy(&server);
+}
+
+static void
 test_hello__a_newer_peer_is_answered_before_its_body_is_looked_at(void **state)
 {
     struct yb_hello_self self = make_self(1, YB_WIRE_ROLE_CLIENT, "team-a", NULL);
@@ -700,6 +757,9 @@ main(void)
         cmocka_unit_test(test_hello__secrets_rotate_while_all_run),
         cmocka_unit_test(test_hello__a_key_holder_can_claim_no_other_tenant_or_role),
         cmocka_unit_test(test_hello__other_versions_are_told_both_ranges),
+        cmocka_unit_test(test_hello__other_layouts_of_one_version_are_told_both_schemas),
+        cmocka_unit_test(
+            test_hello__another_schema_is_told_before_the_rest_of_the_hello_is_looked_at),
         cmocka_unit_test(test_hello__a_newer_peer_is_answered_before_its_body_is_looked_at),
         cmocka_unit_test(test_hello__other_clusters_and_seeds_are_refused_with_both_values),
         cmocka_unit_test(test_hello__strangers_get_an_answer_in_their_own_language),

@@ -8,6 +8,8 @@
 The schema language is described at the top of src/net/wire/schema.toml. The golden bytes are
 encoded here, by code that shares nothing with the C encoders that must produce the same bytes.
 """
+import hashlib
+import json
 import re
 import struct
 import sys
@@ -115,6 +117,7 @@ class Schema:
         self.path = path
         data = tomllib.loads((ROOT / path).read_text())
         self.output, self.constants = data["output"], data.get("constants", {})
+        self.released = data.get("released", [])
         self.tables = {("enum", t["name"]): t for t in data.get("enum", [])}
         self.tables |= {("flags", t["name"]): t for t in data.get("flags", [])}
         self.items = {}
@@ -139,6 +142,39 @@ class Schema:
         if name not in self.items:
             fail(where, f"no struct {name} above")
         return self.items[name]
+
+
+# ------------------------------------------------------------------------------------------------
+# The digest of everything that VERSION_MAX means, and what a release has frozen
+
+def meaning_of(schema):
+    """Everything of a schema that a peer can notice; words for people left out."""
+    def bare(table):
+        return [table["name"], table["base"], [[row["name"], row["value"]] for row in table["values"]]]
+
+    def shape(layout):
+        return [layout.name, [[f.name, f.spelled, f.minimum, f.maximum, f.equals] for f in layout.fields]]
+
+    return [[bare(table) for table in schema.tables.values()],
+            [shape(layout) for layout in schema.layouts],
+            [[name, row["value"]] for name, row in schema.constants.items() if "value" in row]]
+
+
+def digest_of(schemas):
+    text = json.dumps([meaning_of(schema) for schema in schemas])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def check_versions(schema, digest):
+    """A released version is frozen, and only released ones are spoken beside the newest."""
+    first, last = (schema.constants[name]["value"] for name in ("VERSION_MIN", "VERSION_MAX"))
+    released = {row["version"]: row for row in schema.released}
+    for version in range(first, last):
+        if version not in released:
+            fail(schema.path, f"speaks version {version}, which no release spoke: raise VERSION_MIN")
+    if last in released and released[last]["schema"] != digest:
+        fail(schema.path, f"a layout changed, and {released[last]['software']} was released with version {last}: "
+             f"raise VERSION_MAX to {last + 1}")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -785,8 +821,12 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     stale, golden = [], set()
-    for path in SCHEMAS:
-        for name, text in outputs(Schema(path)):
+    schemas = [Schema(path) for path in SCHEMAS]
+    digest = digest_of([schema for schema in schemas if schema.path.startswith("src/")])
+    check_versions(schemas[0], digest)
+    schemas[0].constants["SCHEMA"]["value"] = digest
+    for schema in schemas:
+        for name, text in outputs(schema):
             file = ROOT / name
             golden.add(file)
             if file.exists() and file.read_text() == text:

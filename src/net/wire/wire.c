@@ -6,7 +6,7 @@
 #include "net/wire/wire.h"
 
 _Static_assert(14 + 2 == YB_WIRE_PREFACE_BYTES, "no gap in preface");
-_Static_assert(158 + 2 == YB_WIRE_HELLO_BYTES, "no gap in hello");
+_Static_assert(166 + 2 == YB_WIRE_HELLO_BYTES, "no gap in hello");
 _Static_assert(150 + 2 == YB_WIRE_CHALLENGE_BYTES, "no gap in challenge");
 _Static_assert(40 + 8 == YB_WIRE_PROOF_BYTES, "no gap in proof");
 _Static_assert(37 + 3 == YB_WIRE_WELCOME_BYTES, "no gap in welcome");
@@ -235,51 +235,53 @@ hello_check(const struct yb_wire_hello *value, struct yb_wire_error *error)
 static inline void
 yb_wire_hello_load(const uint8_t *bytes, struct yb_wire_hello *out)
 {
-    out->features = yb_wire_get_u64(bytes + 0);
-    out->incarnation = yb_wire_get_u64(bytes + 8);
-    out->seed_check = yb_wire_get_u64(bytes + 16);
-    out->wall_ns = yb_wire_get_u64(bytes + 24);
-    out->credit_bytes = yb_wire_get_u64(bytes + 32);
-    out->data_bytes_max = yb_wire_get_u64(bytes + 40);
-    out->generation = yb_wire_get_u64(bytes + 48);
-    memcpy(out->identity.bytes, bytes + 56, 16);
-    memcpy(out->cluster.bytes, bytes + 72, 16);
-    memcpy(out->boot.bytes, bytes + 88, 16);
-    memcpy(out->key_id, bytes + 104, 8);
-    memcpy(out->nonce, bytes + 112, 32);
-    out->credit_requests = yb_wire_get_u32(bytes + 144);
-    out->body_bytes_max = yb_wire_get_u32(bytes + 148);
-    out->role = yb_wire_get_u8(bytes + 152);
-    out->lane = yb_wire_get_u8(bytes + 153);
-    out->lane_class = yb_wire_get_u8(bytes + 154);
-    out->stripe = yb_wire_get_u8(bytes + 155);
-    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 156)};
-    out->software = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 158)};
+    out->schema = yb_wire_get_u64(bytes + 0);
+    out->features = yb_wire_get_u64(bytes + 8);
+    out->incarnation = yb_wire_get_u64(bytes + 16);
+    out->seed_check = yb_wire_get_u64(bytes + 24);
+    out->wall_ns = yb_wire_get_u64(bytes + 32);
+    out->credit_bytes = yb_wire_get_u64(bytes + 40);
+    out->data_bytes_max = yb_wire_get_u64(bytes + 48);
+    out->generation = yb_wire_get_u64(bytes + 56);
+    memcpy(out->identity.bytes, bytes + 64, 16);
+    memcpy(out->cluster.bytes, bytes + 80, 16);
+    memcpy(out->boot.bytes, bytes + 96, 16);
+    memcpy(out->key_id, bytes + 112, 8);
+    memcpy(out->nonce, bytes + 120, 32);
+    out->credit_requests = yb_wire_get_u32(bytes + 152);
+    out->body_bytes_max = yb_wire_get_u32(bytes + 156);
+    out->role = yb_wire_get_u8(bytes + 160);
+    out->lane = yb_wire_get_u8(bytes + 161);
+    out->lane_class = yb_wire_get_u8(bytes + 162);
+    out->stripe = yb_wire_get_u8(bytes + 163);
+    out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 164)};
+    out->software = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 166)};
 }
 
 static inline void
 yb_wire_hello_store(const struct yb_wire_hello *value, uint8_t *bytes)
 {
-    yb_wire_put_u64(bytes + 0, value->features);
-    yb_wire_put_u64(bytes + 8, value->incarnation);
-    yb_wire_put_u64(bytes + 16, value->seed_check);
-    yb_wire_put_u64(bytes + 24, value->wall_ns);
-    yb_wire_put_u64(bytes + 32, value->credit_bytes);
-    yb_wire_put_u64(bytes + 40, value->data_bytes_max);
-    yb_wire_put_u64(bytes + 48, value->generation);
-    memcpy(bytes + 56, value->identity.bytes, 16);
-    memcpy(bytes + 72, value->cluster.bytes, 16);
-    memcpy(bytes + 88, value->boot.bytes, 16);
-    memcpy(bytes + 104, value->key_id, 8);
-    memcpy(bytes + 112, value->nonce, 32);
-    yb_wire_put_u32(bytes + 144, value->credit_requests);
-    yb_wire_put_u32(bytes + 148, value->body_bytes_max);
-    yb_wire_put_u8(bytes + 152, value->role);
-    yb_wire_put_u8(bytes + 153, value->lane);
-    yb_wire_put_u8(bytes + 154, value->lane_class);
-    yb_wire_put_u8(bytes + 155, value->stripe);
-    yb_wire_put_u16(bytes + 156, value->tenant.length);
-    yb_wire_put_u16(bytes + 158, value->software.length);
+    yb_wire_put_u64(bytes + 0, value->schema);
+    yb_wire_put_u64(bytes + 8, value->features);
+    yb_wire_put_u64(bytes + 16, value->incarnation);
+    yb_wire_put_u64(bytes + 24, value->seed_check);
+    yb_wire_put_u64(bytes + 32, value->wall_ns);
+    yb_wire_put_u64(bytes + 40, value->credit_bytes);
+    yb_wire_put_u64(bytes + 48, value->data_bytes_max);
+    yb_wire_put_u64(bytes + 56, value->generation);
+    memcpy(bytes + 64, value->identity.bytes, 16);
+    memcpy(bytes + 80, value->cluster.bytes, 16);
+    memcpy(bytes + 96, value->boot.bytes, 16);
+    memcpy(bytes + 112, value->key_id, 8);
+    memcpy(bytes + 120, value->nonce, 32);
+    yb_wire_put_u32(bytes + 152, value->credit_requests);
+    yb_wire_put_u32(bytes + 156, value->body_bytes_max);
+    yb_wire_put_u8(bytes + 160, value->role);
+    yb_wire_put_u8(bytes + 161, value->lane);
+    yb_wire_put_u8(bytes + 162, value->lane_class);
+    yb_wire_put_u8(bytes + 163, value->stripe);
+    yb_wire_put_u16(bytes + 164, value->tenant.length);
+    yb_wire_put_u16(bytes + 166, value->software.length);
 }
 
 static bool

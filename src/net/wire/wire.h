@@ -14,6 +14,8 @@
 #define YB_WIRE_VERSION_MIN 0x1u
 /* The newest wire version that this source speaks. */
 #define YB_WIRE_VERSION_MAX 0x1u
+/* Digest of all layouts and values of `VERSION_MAX`, of every layer: see `hello.schema`. */
+#define YB_WIRE_SCHEMA UINT64_C(0x993b6f1f163f3acd)
 /* The longest handshake message of any version, without its preface. */
 #define YB_WIRE_HANDSHAKE_BYTES_MAX 0x1000u
 /* "YBF1", in front of every frame. */
@@ -114,35 +116,40 @@ YB_CHECKED enum yb_status yb_wire_preface_decode(const uint8_t *bytes, size_t le
 
 /* The connecting side says who it is, what this connection is for and what it grants to the
  * other side. Its body is laid out as in the `version_min` of its preface; later messages as in
- * the version that the challenge chose. */
+ * the version that the challenge chose. `schema` comes first in every version: it is looked at
+ * before the rest, whose layout it vouches for. */
 enum {
-    YB_WIRE_HELLO_BYTES = 160,
-    YB_WIRE_HELLO_BYTES_MAX = 288,
+    YB_WIRE_HELLO_BYTES = 168,
+    YB_WIRE_HELLO_BYTES_MAX = 296,
     YB_WIRE_HELLO_TENANT_MAX = 64,
     YB_WIRE_HELLO_SOFTWARE_MAX = 64,
-    YB_WIRE_HELLO_AT_FEATURES = 0,
-    YB_WIRE_HELLO_AT_INCARNATION = 8,
-    YB_WIRE_HELLO_AT_SEED_CHECK = 16,
-    YB_WIRE_HELLO_AT_WALL_NS = 24,
-    YB_WIRE_HELLO_AT_CREDIT_BYTES = 32,
-    YB_WIRE_HELLO_AT_DATA_BYTES_MAX = 40,
-    YB_WIRE_HELLO_AT_GENERATION = 48,
-    YB_WIRE_HELLO_AT_IDENTITY = 56,
-    YB_WIRE_HELLO_AT_CLUSTER = 72,
-    YB_WIRE_HELLO_AT_BOOT = 88,
-    YB_WIRE_HELLO_AT_KEY_ID = 104,
-    YB_WIRE_HELLO_AT_NONCE = 112,
-    YB_WIRE_HELLO_AT_CREDIT_REQUESTS = 144,
-    YB_WIRE_HELLO_AT_BODY_BYTES_MAX = 148,
-    YB_WIRE_HELLO_AT_ROLE = 152,
-    YB_WIRE_HELLO_AT_LANE = 153,
-    YB_WIRE_HELLO_AT_LANE_CLASS = 154,
-    YB_WIRE_HELLO_AT_STRIPE = 155,
-    YB_WIRE_HELLO_AT_TENANT = 156,
-    YB_WIRE_HELLO_AT_SOFTWARE = 158,
+    YB_WIRE_HELLO_AT_SCHEMA = 0,
+    YB_WIRE_HELLO_AT_FEATURES = 8,
+    YB_WIRE_HELLO_AT_INCARNATION = 16,
+    YB_WIRE_HELLO_AT_SEED_CHECK = 24,
+    YB_WIRE_HELLO_AT_WALL_NS = 32,
+    YB_WIRE_HELLO_AT_CREDIT_BYTES = 40,
+    YB_WIRE_HELLO_AT_DATA_BYTES_MAX = 48,
+    YB_WIRE_HELLO_AT_GENERATION = 56,
+    YB_WIRE_HELLO_AT_IDENTITY = 64,
+    YB_WIRE_HELLO_AT_CLUSTER = 80,
+    YB_WIRE_HELLO_AT_BOOT = 96,
+    YB_WIRE_HELLO_AT_KEY_ID = 112,
+    YB_WIRE_HELLO_AT_NONCE = 120,
+    YB_WIRE_HELLO_AT_CREDIT_REQUESTS = 152,
+    YB_WIRE_HELLO_AT_BODY_BYTES_MAX = 156,
+    YB_WIRE_HELLO_AT_ROLE = 160,
+    YB_WIRE_HELLO_AT_LANE = 161,
+    YB_WIRE_HELLO_AT_LANE_CLASS = 162,
+    YB_WIRE_HELLO_AT_STRIPE = 163,
+    YB_WIRE_HELLO_AT_TENANT = 164,
+    YB_WIRE_HELLO_AT_SOFTWARE = 166,
 };
 
 struct yb_wire_hello {
+    /* `SCHEMA` of the sender: with the same `version_max` and another schema, the two sides come
+     * from sources that call different layouts by one version, and the accepting side refuses. */
+    uint64_t schema;
     uint64_t features; /* Features that the sender offers. */
     uint64_t incarnation; /* Grows with every start of this identity. */
     uint64_t seed_check; /* Check value of the cluster's hash seed; 0: not known yet. */
