@@ -9,8 +9,9 @@ goes to the other process and comes from it. Every row compares the bytes before
     engine_calls.py --master 127.0.0.1:50051 [--run-ms 300] [--quick] [--only put,get,...]
 
 prints one JSON line: {"module": ..., "rows": [{"call", "size", "batch", "value", "unit"}, ...]}.
-A row that the module cannot do has "error" instead of "value". The medians of one run are taken
-over its calls; peer.py interleaves several runs.
+A row that the module cannot do has "error" instead of "value", and both processes' stores and
+engines are opened anew behind it: what broke there is not the next row's. The medians of one run
+are taken over its calls; peer.py interleaves several runs.
 """
 
 import argparse
@@ -150,10 +151,20 @@ def expect(what, got, want):
 
 
 class Rows:
-    def __init__(self, args, store, engine, holder):
-        self.args, self.store, self.engine, self.holder = args, store, engine, holder
+    def __init__(self, args):
+        self.args = args
         self.rows = []
         self.round = 0
+        self.open()
+
+    def open(self):
+        self.holder = Holder(self.args)
+        self.store, self.engine = open_store(self.args, 0), open_engine()
+
+    def close(self):
+        self.store.close()
+        self.store = self.engine = None
+        self.holder.end()
 
     def row(self, call, size, batch, work):
         if self.args.only and call not in self.args.only:
@@ -164,6 +175,8 @@ class Rows:
             row.update(value=round(value, 4), unit=unit)
         except Exception as error:  # A row that cannot be had is named, not hidden.
             row["error"] = f"{type(error).__name__}: {error}"
+            self.close()
+            self.open()
         print(f"  {row}", file=sys.stderr, flush=True)
         self.rows.append(row)
 
@@ -308,9 +321,7 @@ class Rows:
 
 
 def run(args):
-    holder = Holder(args)
-    store, engine = open_store(args, 0), open_engine()
-    rows = Rows(args, store, engine, holder)
+    rows = Rows(args)
     full = not args.quick
     values = [(64 * KIB, 128), (1 * MIB, 64), (4 * MIB, 32)]
     if full:
@@ -333,8 +344,7 @@ def run(args):
         rows.row("batch_transfer_sync_read", size, batch, lambda s, b: rows.move(s, b, False))
     if full:
         rows.row("batch_transfer_sync_write", 4 * MIB, 32, rows.move)
-    store.close()
-    holder.end()
+    rows.close()
     import mooncake
 
     print(json.dumps({"module": mooncake.__file__, "rows": rows.rows}), flush=True)

@@ -4,13 +4,15 @@
 
 Each side has a virtual environment of its own and a master of its own; the same script
 (engine_calls.py, kv_server.py) runs in both, in turn, several rounds; a row's figures are the
-medians of its rounds. A side that cannot run is listed with its error.
+medians of its rounds. A side that cannot run is listed with its error. No round is begun that would
+last beyond --minutes, judged by the longest one so far.
 
-    peer.py --ours VENV --peer VENV [--kv VENV] [--rounds 3] [--quick] [--only CALL,...]
+    peer.py --ours VENV --peer VENV [--kv VENV] [--rounds 5] [--minutes 9] [--quick]
+            [--only CALL,...]
 
 prints a table on stderr and one JSON line on stdout:
     {"rows": [{"call", "size", "batch", "unit", "peer_name", "ours", "peer", "ratio"}, ...],
-     "median_ratio": ..., "sides": {...}}
+     "median_ratio": ..., "rounds": ..., "sides": {...}}
 with ratio > 1: ours is faster.
 """
 
@@ -129,6 +131,30 @@ def run_json(command, environment):
     return json.loads(lines[-1])
 
 
+def run_rounds(sides, rounds, limit_s):
+    """Let every side run in turn, until all rounds are done or the next one would take too long."""
+    results, errors = {name: [] for name in sides}, {}
+    began, longest_s = time.monotonic(), 0.0
+    for number in range(rounds):
+        round_began = time.monotonic()
+        if round_began - began + longest_s > limit_s and number > 0:
+            print(f"{number} rounds: another would last too long (--minutes)", file=sys.stderr)
+            return results, errors, number
+        for name, side in sides.items():
+            if name in errors:
+                continue
+            side_began = time.monotonic()
+            print(f"round {number + 1} of {rounds}: {name} ", end="", file=sys.stderr, flush=True)
+            try:
+                results[name].append(side.run())
+                print(f"({time.monotonic() - side_began:.0f} s)", file=sys.stderr)
+            except (RuntimeError, OSError) as error:
+                errors[name] = str(error)
+                print(f"cannot run: {error}", file=sys.stderr)
+        longest_s = max(longest_s, time.monotonic() - round_began)
+    return results, errors, rounds
+
+
 def name_of(row):
     return row["call"], row["size"], row["batch"]
 
@@ -147,7 +173,8 @@ def compare(ours, peer, peer_name):
     for name, theirs in peer.items():
         mine = ours.get(name, [])
         row = dict(zip(("call", "size", "batch"), name), peer_name=peer_name)
-        errors = [r["error"] for r in mine + theirs if "error" in r]
+        named = (("ours", mine), (peer_name, theirs))
+        errors = [f"{who}: {r['error']}" for who, side in named for r in side if "error" in r]
         values = [[r["value"] for r in side if "value" in r] for side in (mine, theirs)]
         if all(values):
             row["unit"] = theirs[0].get("unit") or mine[0]["unit"]
@@ -166,7 +193,7 @@ def table(rows):
         figures = (
             f"{row['ours']:11.3f} {row['peer']:11.3f} {row['ratio']:5.2f}"
             if "ratio" in row
-            else f"error: {row.get('error')}"
+            else f"error: {row.get('error', '')[:100]}"
         )
         print(
             f"{row['call']:32} {row['size']:9} {row['batch']:6} {figures}  {row['peer_name']}"
@@ -180,9 +207,10 @@ def main():
     parser.add_argument("--ours", required=True, help="venv with our wheel")
     parser.add_argument("--peer", help="venv with the original")
     parser.add_argument("--kv", help="venv with redis and lmcache")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--run-ms", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=9, help="after which no round is begun")
+    parser.add_argument("--quick", action="store_true", help="one size of each call")
+    parser.add_argument("--run-ms", type=int, default=200, help="time for each row")
     parser.add_argument("--only", help="these calls only, apart by commas; without --kv")
     args = parser.parse_args()
     options = ["--run-ms", str(args.run_ms)] + (["--quick"] if args.quick else [])
@@ -193,17 +221,7 @@ def main():
     if args.kv:
         sides["redis"] = KeyValue("redis", args.kv, options)
         sides["lmcache"] = KeyValue("lmcache", args.kv, options)
-    results, errors = {name: [] for name in sides}, {}
-    for number in range(args.rounds):
-        for name, side in sides.items():
-            if name in errors:
-                continue
-            print(f"round {number + 1} of {args.rounds}: {name}", file=sys.stderr, flush=True)
-            try:
-                results[name].append(side.run())
-            except (RuntimeError, OSError) as error:
-                errors[name] = str(error)
-                print(f"  cannot run: {error}", file=sys.stderr)
+    results, errors, rounds = run_rounds(sides, args.rounds, args.minutes * 60)
     ours = gather(results["ours"])
     rows = []
     for name in sides:
@@ -216,7 +234,7 @@ def main():
         for row in rows
         if row["peer_name"] == "original" and row["call"] in METADATA and "ratio" in row
     ]
-    out = {"rows": rows, "sides": {n: errors.get(n, "ran") for n in sides}}
+    out = {"rows": rows, "rounds": rounds, "sides": {n: errors.get(n, "ran") for n in sides}}
     if ratios:
         out["median_ratio"] = round(statistics.median(ratios), 2)
         out["least_ratio"] = min(ratios)

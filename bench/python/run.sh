@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes the environments that peer.py compares, under BUILD/bench-peer, and runs it.
 # Usage: bench/python/run.sh BUILD [options of peer.py]
+#
+# The first time it takes as long as the packages take to come. CONNECTORS_VENV names an environment
+# with LMCache and Redis' client that is there already, as for tests/connectors/setup.sh.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:?the build folder}/bench-peer
+build=${1:?the build folder}
+folder=$build/bench-peer
 shift
 mkdir -p "$folder"
 
@@ -25,9 +29,8 @@ ours=$(venv ours "$(echo "$root"/dist/yuebing-*abi3*.whl)")
 sides=(--ours "$ours")
 # The original links RDMA's libraries; without them peer.py says why it cannot run.
 peer=$(venv peer mooncake-transfer-engine-non-cuda==0.3.13.post1) && sides+=(--peer "$peer")
-if command -v redis-server >/dev/null; then
-    kv=$(venv kv redis) && sides+=(--kv "${YUEBING_CONNECTORS_VENV:-$kv}")
-else
+# LMCache and Redis' client are in the environment of the engines' connector files.
+kv=$("$root/tests/connectors/setup.sh" "$build/connectors") && sides+=(--kv "$kv")
+command -v redis-server >/dev/null ||
     echo "bench-peer: no redis-server (apt-get install redis-server): no rows of it" >&2
-fi
 exec python3 "$root/bench/python/peer.py" "${sides[@]}" "$@"
