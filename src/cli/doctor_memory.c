@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "cli/doctor_internal.h"
+#include "memory/shared.h"
 
 #define GIB (1024ull * 1024 * 1024)
 
@@ -140,20 +141,13 @@ yb_doctor_probe_numa(const struct yb_doctor *doctor, struct yb_doctor_row *row)
                           "per node with numactl --cpunodebind=N --membind=N");
 }
 
-/* Read "Name:  123 kB" from /proc/meminfo, in bytes. */
 static bool
 read_meminfo(const struct yb_doctor *doctor, const char *name, uint64_t *bytes_out)
 {
     char text[4096];
-    const char *line;
 
     yb_doctor_read(doctor, "/proc/meminfo", text, sizeof(text));
-    line = strstr(text, name);
-    if (line == NULL) {
-        return false;
-    }
-    *bytes_out = strtoull(line + strlen(name), NULL, 10) * 1024;
-    return true;
+    return yb_shared_meminfo(text, name, bytes_out);
 }
 
 void

@@ -84,7 +84,10 @@ ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, uint6
           struct tiers *out)
 {
     const uint64_t begun_ns = yb_clock_now(yb_clock_system());
-    const uint64_t timeout_ns = store->timeout_ns;
+    const struct yb_cli_question question = {
+        .type = YB_WIRE_NODE_TYPE_TIER_STAT,
+        .timeout_ns = *left_ns < TIERS_EACH_NS ? *left_ns : TIERS_EACH_NS,
+    };
     struct yb_wire_tier_states states;
     enum yb_status status;
     uint64_t took_ns;
@@ -93,10 +96,7 @@ ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, uint6
     if (member->age_ms > store->cluster.lease_ms || *left_ns == 0) {
         return;
     }
-    store->timeout_ns = *left_ns < TIERS_EACH_NS ? *left_ns : TIERS_EACH_NS;
-    status = yb_cli_store_ask_node(store, member,
-                                   &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_TIER_STAT});
-    store->timeout_ns = timeout_ns;
+    status = yb_cli_store_ask_node(store, member, &question);
     took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
     *left_ns -= took_ns < *left_ns ? took_ns : *left_ns;
     if (status != YB_OK ||

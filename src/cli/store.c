@@ -65,7 +65,8 @@ ask(struct yb_cli_store *store, struct yb_cli_client *client,
         .reply_body_room = REPLY_ROOM,
         .mutates = question->mutates,
     };
-    enum yb_status status = yb_cli_client_call(client, &call, store->timeout_ns);
+    enum yb_status status = yb_cli_client_call(
+        client, &call, question->timeout_ns != 0 ? question->timeout_ns : store->timeout_ns);
 
     store->reply_bytes = call.answered ? call.reply_body_bytes : 0;
     if (status != YB_OK) {

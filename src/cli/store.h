@@ -54,6 +54,7 @@ struct yb_cli_question {
     uint16_t type;
     const void *body;
     size_t body_bytes;
+    uint64_t timeout_ns; /* 0: the store's. */
     bool mutates;
 };
 YB_CHECKED enum yb_status yb_cli_store_ask(struct yb_cli_store *store,

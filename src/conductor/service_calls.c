@@ -18,37 +18,21 @@
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static void
-tell_json(struct yb_http_told *told, unsigned code, json_t *value)
-{
-    told->code = code;
-    told->type = JSON_TYPE;
-    told->text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
-    told->length = told->text != NULL ? strlen(told->text) : 0;
-    json_decref(value);
-}
-
-static void
-tell_no(struct yb_http_told *told, unsigned code, enum yb_status status, const char *text)
-{
-    tell_json(told, code, json_pack("{s:s, s:s}", "status", yb_status_name(status), "text", text));
-}
-
-static void
 tell_status(struct yb_http_told *told, enum yb_status status, const char *text)
 {
     switch (status) {
-    case YB_OK: tell_json(told, 200, json_pack("{s:s}", "status", "OK")); break;
-    case YB_INVALID: tell_no(told, 400, status, text); break;
-    case YB_NOT_FOUND: tell_no(told, 404, status, text); break;
-    case YB_STALE: tell_no(told, 409, status, text); break;
-    case YB_TOO_LARGE: tell_no(told, 413, status, text); break;
+    case YB_OK: *told = yb_http_json(200, json_pack("{s:s}", "status", "OK")); break;
+    case YB_INVALID: *told = yb_http_refusal(400, status, text); break;
+    case YB_NOT_FOUND: *told = yb_http_refusal(404, status, text); break;
+    case YB_STALE: *told = yb_http_refusal(409, status, text); break;
+    case YB_TOO_LARGE: *told = yb_http_refusal(413, status, text); break;
     case YB_NO_SPACE:
+        *told = yb_http_refusal(507, status, text);
         told->retry_after_s = 1;
-        tell_no(told, 507, status, text);
         break;
     default:
+        *told = yb_http_refusal(503, status, text);
         told->retry_after_s = 1;
-        tell_no(told, 503, status, text);
         break;
     }
 }
@@ -90,7 +74,7 @@ read_json(const struct yb_form *form, const struct yb_http_asked *asked, void *s
     if (read->json == NULL) {
         (void)snprintf(why, sizeof(why), "no JSON: line %d, column %d: %.160s", error.line,
                        error.column, error.text);
-        tell_no(told, 400, YB_INVALID, why);
+        *told = yb_http_refusal(400, YB_INVALID, why);
         return false;
     }
     status = yb_form_read(form, read->json, struct_out, &read->memory, why);
@@ -142,7 +126,7 @@ read_question(const struct yb_http_asked *asked, struct yb_wire_conductor_schedu
     if (yb_wire_conductor_schedule_decode(asked->body, asked->body_bytes, question_out, &error) !=
         YB_OK) {
         yb_wire_error_format(&error, why, sizeof(why));
-        tell_no(told, 400, YB_PROTOCOL, why);
+        *told = yb_http_refusal(400, YB_PROTOCOL, why);
         return false;
     }
     return true;
@@ -252,28 +236,29 @@ static void
 tell_decision(const struct yb_conductor_answer *answer, const struct yb_trace_context *caused,
               bool binary, struct yb_http_told *told)
 {
+    const unsigned code = answer->wire.accepted ? 200 : 429;
     char traceparent[YB_TRACEPARENT_LENGTH + 1];
     json_t *value;
     size_t length = 0;
 
-    if (!answer->wire.accepted) {
-        told->retry_after_s = (answer->wire.retry_after_ms + 999) / 1000;
-    }
     if (!binary) {
         yb_traceparent_format(caused, traceparent);
         value = decision_json(answer);
         (void)json_object_set_new(value, "traceparent", json_string(traceparent));
-        tell_json(told, answer->wire.accepted ? 200 : 429, value);
-        return;
+        *told = yb_http_json(code, value);
+    } else {
+        told->code = code;
+        told->type = YB_CONDUCTOR_TYPE;
+        told->text = malloc(YB_WIRE_CONDUCTOR_DECISION_BYTES_MAX);
     }
-    told->code = answer->wire.accepted ? 200 : 429;
-    told->type = YB_CONDUCTOR_TYPE;
-    told->text = malloc(YB_WIRE_CONDUCTOR_DECISION_BYTES_MAX);
-    if (told->text != NULL) {
+    if (binary && told->text != NULL) {
         YB_ASSERT(yb_wire_conductor_decision_encode(&answer->wire, (uint8_t *)told->text,
                                                     YB_WIRE_CONDUCTOR_DECISION_BYTES_MAX,
                                                     &length) == YB_OK);
         told->length = length;
+    }
+    if (!answer->wire.accepted) {
+        told->retry_after_s = (answer->wire.retry_after_ms + 999) / 1000;
     }
 }
 
@@ -374,7 +359,8 @@ query(struct yb_conductor_service *service, const struct yb_http_asked *asked,
                                                     (json_int_t)run[YB_SCHED_TIER_SSD], "soon",
                                                     (json_int_t)hits.rows[i].hit.soon));
     }
-    tell_json(told, 200, json_pack("{s:I, s:o}", "blocks", (json_int_t)blocks, "places", rows));
+    *told =
+        yb_http_json(200, json_pack("{s:I, s:o}", "blocks", (json_int_t)blocks, "places", rows));
 }
 
 /* ---- what instances say ---------------------------------------------------------------------- */
@@ -477,7 +463,7 @@ move(struct yb_conductor_service *service, const struct yb_http_asked *asked,
     yb_conductor_service_leave(service);
     if (status == YB_OK) {
         yb_conductor_service_order_move(service, &said, id, now_ns);
-        tell_json(told, 200, json_pack("{s:I}", "id", (json_int_t)id));
+        *told = yb_http_json(200, json_pack("{s:I}", "id", (json_int_t)id));
     } else {
         tell_status(told, status == YB_UNSUPPORTED ? YB_INVALID : status, why);
     }
@@ -508,8 +494,8 @@ about(struct yb_conductor_service *service, const struct yb_http_asked *asked,
     events = service->events;
     full = service->log_full;
     yb_conductor_service_leave(service);
-    tell_json(
-        told, 200,
+    *told = yb_http_json(
+        200,
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b}",
                   "routing", info.routing, "admission", info.admission, "conductor",
                   (json_int_t)info.conductor, "block_tokens", (json_int_t)info.block_tokens,
@@ -559,7 +545,7 @@ instances(struct yb_conductor_service *service, const struct yb_http_asked *aske
             (void)json_array_append_new(rows, place_json(&place, now_ns));
         }
     }
-    tell_json(told, 200, json_pack("{s:o}", "instances", rows));
+    *told = yb_http_json(200, json_pack("{s:o}", "instances", rows));
 }
 
 static void
@@ -586,10 +572,10 @@ audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
         (void)json_object_set_new(outcomes, yb_form_outcomes[i],
                                   json_integer((json_int_t)info.outcomes[i]));
     }
-    tell_json(told, 200,
-              json_pack("{s:I, s:I, s:I, s:I, s:o}", "issued", (json_int_t)info.issued, "terminal",
-                        (json_int_t)terminal, "open", (json_int_t)info.outcomes[0], "requests",
-                        (json_int_t)info.requests, "outcomes", outcomes));
+    *told = yb_http_json(200, json_pack("{s:I, s:I, s:I, s:I, s:o}", "issued",
+                                        (json_int_t)info.issued, "terminal", (json_int_t)terminal,
+                                        "open", (json_int_t)info.outcomes[0], "requests",
+                                        (json_int_t)info.requests, "outcomes", outcomes));
 }
 
 /* When something was, for people: milliseconds of the wall clock; 0: never. */
@@ -627,22 +613,30 @@ static void
 instructions(struct yb_conductor_service *service, const struct yb_http_asked *asked,
              struct yb_http_told *told)
 {
-    struct yb_conductor_moved *moved = calloc(YB_CONDUCTOR_SHOWN, sizeof(*moved));
-    const char *after = yb_http_argument(asked, "after");
-    json_t *rows = json_array();
+    struct yb_conductor_moved *moved;
+    json_t *rows;
+    uint64_t after = 0;
     uint64_t last = 0;
     uint32_t count = 0;
 
-    if (moved != NULL) {
-        count = yb_conductor_service_ended(service, after != NULL ? strtoull(after, NULL, 10) : 0,
-                                           moved, &last);
+    if (!yb_http_number(asked, "after", UINT64_MAX, &after)) {
+        *told = yb_http_refusal(400, YB_INVALID, "after: the number of an instruction");
+        return;
     }
+    moved = calloc(YB_CONDUCTOR_SHOWN, sizeof(*moved));
+    if (moved == NULL) {
+        *told = yb_http_refusal(503, YB_NO_MEMORY, yb_status_text(YB_NO_MEMORY));
+        return;
+    }
+    count = yb_conductor_service_ended(service, after, moved, &last);
+    rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
         (void)json_array_append_new(
             rows, moved_json(service->options.clock, &moved[i], last - count + i + 1));
     }
     free(moved);
-    tell_json(told, 200, json_pack("{s:I, s:o}", "last", (json_int_t)last, "instructions", rows));
+    *told =
+        yb_http_json(200, json_pack("{s:I, s:o}", "last", (json_int_t)last, "instructions", rows));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -737,9 +731,9 @@ openapi(struct yb_conductor_service *service, const struct yb_http_asked *asked,
             paths, call->path,
             json_pack("{s:o}", call->method[0] == 'P' ? "post" : "get", operation));
     }
-    tell_json(told, 200,
-              json_pack("{s:s, s:{s:s, s:s}, s:o}", "openapi", "3.1.0", "info", "title",
-                        "Yuebing conductor", "version", "1", "paths", paths));
+    *told =
+        yb_http_json(200, json_pack("{s:s, s:{s:s, s:s}, s:o}", "openapi", "3.1.0", "info", "title",
+                                    "Yuebing conductor", "version", "1", "paths", paths));
 }
 
 static void
@@ -749,12 +743,14 @@ answer_call(struct yb_conductor_service *service, const struct call *call,
     const bool head = strcmp(asked->method, "HEAD") == 0 && call->method[0] == 'G';
 
     if (!head && strcmp(asked->method, call->method) != 0) {
-        tell_no(told, 405, YB_INVALID,
-                call->method[0] == 'P' ? "this path takes POST" : "this path takes GET");
+        *told = yb_http_refusal(405, YB_INVALID,
+                                call->method[0] == 'P' ? "this path takes POST"
+                                                       : "this path takes GET");
     } else if (call->form != NULL && !asked->may_change) {
-        tell_no(told, 403, YB_DENIED,
-                "this needs the secret: Authorization: Bearer SECRET; without one only loopback "
-                "may, and no page in a browser");
+        *told = yb_http_refusal(
+            403, YB_DENIED,
+            "this needs the secret: Authorization: Bearer SECRET; without one only loopback "
+            "may, and no page in a browser");
     } else if (call->take != NULL) {
         take(service, asked, call->form, call->take, told);
     } else {

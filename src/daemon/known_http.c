@@ -16,7 +16,7 @@
 #define NODES_MAX       65536u
 #define KEYS_BYTES_MAX  (64u * 1024u * 1024u)
 #define BATCH_KEYS_MAX  64u
-#define JSON_TYPE       "application/json; charset=utf-8"
+#define JSON_TYPE       "application/json"
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct yb_known_http {
@@ -149,18 +149,6 @@ tell_line(struct yb_http_told *told, unsigned code, const char *line)
 }
 
 static void
-tell_json(struct yb_http_told *told, unsigned code, json_t *value)
-{
-    char *dump = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
-
-    json_decref(value);
-    told->code = code;
-    told->type = JSON_TYPE;
-    told->text = dump;
-    told->length = dump != NULL ? strlen(dump) : 0;
-}
-
-static void
 tell_status(struct yb_http_told *told, enum yb_status status)
 {
     tell_line(told, status == YB_NOT_FOUND ? 404 : 503, yb_status_text(status));
@@ -239,7 +227,7 @@ get_segments_detail(struct yb_known_http *known, const struct yb_http_asked *ask
                             (json_int_t)nodes[i].used, "state", nodes[i].state));
     }
     free(nodes);
-    tell_json(told, 200, json_pack("{s:b, s:o}", "success", 1, "segments", rows));
+    *told = yb_http_json(200, json_pack("{s:b, s:o}", "success", 1, "segments", rows));
 }
 
 static void
@@ -474,7 +462,7 @@ batch_query_keys(struct yb_known_http *known, const struct yb_http_asked *asked,
         tell_line(told, 400, "keys is required: 1 to 64 of them, with commas between");
         return;
     }
-    tell_json(told, 200, json_pack("{s:b, s:o}", "success", 1, "data", data));
+    *told = yb_http_json(200, json_pack("{s:b, s:o}", "success", 1, "data", data));
 }
 
 static void
@@ -497,7 +485,8 @@ remove_all(struct yb_known_http *known, const struct yb_http_asked *asked,
     status = client_of(known, &client);
     status = status == YB_OK ? yb_client_remove_all(client, &call, &count) : status;
     if (status == YB_OK) {
-        tell_json(told, 200, json_pack("{s:b, s:I}", "success", 1, "removed", (json_int_t)count));
+        *told =
+            yb_http_json(200, json_pack("{s:b, s:I}", "success", 1, "removed", (json_int_t)count));
     } else {
         tell_status(told, status);
     }
@@ -602,21 +591,21 @@ static void
 role(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     (void)asked;
-    tell_json(told, 200, json_pack("{s:s}", "role", role_of(known)));
+    *told = yb_http_json(200, json_pack("{s:s}", "role", role_of(known)));
 }
 
 static void
 ha_status(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     (void)asked;
-    tell_json(told, 200, json_pack("{s:b, s:s}", "enabled", 0, "role", role_of(known)));
+    *told = yb_http_json(200, json_pack("{s:b, s:s}", "enabled", 0, "role", role_of(known)));
 }
 
 static void
 leader(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     (void)asked;
-    tell_json(told, 200, json_pack("{s:s}", "leader", known->options.directory));
+    *told = yb_http_json(200, json_pack("{s:s}", "leader", known->options.directory));
 }
 
 static void
@@ -624,7 +613,7 @@ kv_events(struct yb_known_http *known, const struct yb_http_asked *asked, struct
 {
     (void)known;
     (void)asked;
-    tell_json(told, 200, json_pack("{s:b}", "enabled", 0));
+    *told = yb_http_json(200, json_pack("{s:b}", "enabled", 0));
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */

@@ -21,7 +21,6 @@
 #define TOKENS_A_TIME   64u
 #define DECIDED_US_MAX  3600000000u /* An hour. */
 #define TEXT_BYTES      16u         /* Of a token: " t4294967295". */
-#define JSON_TYPE       "application/json"
 #define EVENTS_TYPE     "text/event-stream"
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define WORD_BYTES      sizeof(uint32_t)
@@ -59,23 +58,12 @@ struct completion {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static struct yb_http_told
-tell(unsigned code, json_t *value)
-{
-    struct yb_http_told told = {.code = code, .type = JSON_TYPE};
-
-    told.text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-    told.length = told.text == NULL ? 0 : strlen(told.text);
-    json_decref(value);
-    return told;
-}
-
 /* In OpenAI's form, so that its clients show it. */
 static struct yb_http_told
 refuse(unsigned code, const char *type, const char *why)
 {
-    return tell(code, json_pack("{s:{s:s, s:s, s:i}}", "error", "message", why, "type", type,
-                                "code", (int)code));
+    return yb_http_json(code, json_pack("{s:{s:s, s:s, s:i}}", "error", "message", why, "type",
+                                        type, "code", (int)code));
 }
 
 static struct yb_http_told
@@ -525,7 +513,7 @@ answer_whole(struct completion *completion, uint32_t answer_tokens)
     (void)yb_engine_outcome(completion->request, &outcome);
     tell_ended(completion, &outcome);
     told = outcome.status == YB_OK
-               ? tell(200, piece_json(completion, tokens, completion->told, &outcome))
+               ? yb_http_json(200, piece_json(completion, tokens, completion->told, &outcome))
                : refuse(503, "server_error", outcome.why);
     free(tokens);
     return told;
@@ -638,7 +626,7 @@ numbers(const struct yb_engine_service *service)
     struct yb_engine_info info;
 
     yb_engine_info(service->options.engine, &info);
-    return tell(200, yb_engine_show(&info, service->options.model));
+    return yb_http_json(200, yb_engine_show(&info, service->options.model));
 }
 
 /* All series, for the port's programs. */
@@ -697,8 +685,9 @@ open_watch(struct yb_engine_service *service)
 static struct yb_http_told
 models(const struct yb_engine_service *service)
 {
-    return tell(200, json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
-                               service->options.model, "object", "model", "owned_by", "yuebing"));
+    return yb_http_json(200, json_pack("{s:s, s:[{s:s, s:s, s:s}]}", "object", "list", "data", "id",
+                                       service->options.model, "object", "model", "owned_by",
+                                       "yuebing"));
 }
 
 /* What is only looked at. */

@@ -130,21 +130,29 @@ mapped_huge(const void *base)
     return kib * 1024;
 }
 
-/* Return "Name:  123 kB" of a text like /proc/meminfo, in bytes; 0: there is no such line. */
-static uint64_t
-field_of(const char *meminfo, const char *name)
+bool
+yb_shared_meminfo(const char *meminfo, const char *name, uint64_t *bytes_out)
 {
     const char *line = strstr(meminfo, name);
 
-    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10) * 1024;
+    if (line == NULL) {
+        return false;
+    }
+    *bytes_out = strtoull(line + strlen(name), NULL, 10) * 1024;
+    return true;
 }
 
 uint64_t
 yb_shared_spare(const char *meminfo)
 {
-    uint64_t available = field_of(meminfo, "MemAvailable:");
+    uint64_t available;
+    uint64_t swap = 0;
 
-    return available == 0 ? UINT64_MAX : available + field_of(meminfo, "SwapFree:");
+    if (!yb_shared_meminfo(meminfo, "MemAvailable:", &available)) {
+        return UINT64_MAX;
+    }
+    (void)yb_shared_meminfo(meminfo, "SwapFree:", &swap);
+    return available + swap;
 }
 
 /* Whether the machine can give so much. The kernel would not refuse it: it would give page after

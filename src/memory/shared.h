@@ -56,6 +56,10 @@ struct yb_shared_info {
     bool write_sealed;   /* Whether FUTURE_WRITE holds. */
 };
 
+/* Find "Name:  123 kB" in a text like /proc/meminfo; `name` ends with the colon. False: there is no
+ * such line. Pure. */
+bool yb_shared_meminfo(const char *meminfo, const char *name, uint64_t *bytes_out);
+
 /* Return how much the machine can give, by a text like /proc/meminfo: what is available, and free
  * swap; UINT64_MAX: the text does not say. Pure. */
 uint64_t yb_shared_spare(const char *meminfo);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/embed.h"
 #include "observe/chart_js.h"
+#include "observe/events.h"
 
 #define DASHBOARD_MAGIC 0x64617368u
 #define BEAT_NS         (4 * YB_NS_PER_S) /* Below the port's idle time. */
@@ -25,39 +26,8 @@ struct yb_dashboard {
     struct yb_log *log;
     char why[YB_GATHER_WHY_BYTES];      /* Why nothing is gathered. */
     _Atomic(struct yb_gather *) gather; /* NULL until begin. */
-    _Atomic uint32_t listeners;
+    struct yb_events events;            /* D1 */
 };
-
-static bool
-tell(struct yb_http_told *told, unsigned code, const char *type, const char *text, size_t length)
-{
-    told->code = code;
-    told->type = type;
-    told->text = malloc(length + 1);
-    if (told->text != NULL) {
-        memcpy(told->text, text, length);
-        told->text[length] = '\0';
-        told->length = length;
-    }
-    return true;
-}
-
-static bool
-tell_json(struct yb_http_told *told, unsigned code, json_t *value)
-{
-    told->code = code;
-    told->type = JSON_TYPE;
-    told->text = json_dumps(value, JSON_COMPACT);
-    told->length = told->text != NULL ? strlen(told->text) : 0;
-    json_decref(value);
-    return true;
-}
-
-static bool
-say(struct yb_http_told *told, unsigned code, const char *status, const char *text)
-{
-    return tell_json(told, code, json_pack("{s:s, s:s}", "status", status, "text", text));
-}
 
 /* ---- samples -------------------------------------------------------------------------------- */
 
@@ -65,65 +35,42 @@ struct stream {
     struct yb_dashboard *dashboard;
     uint64_t number; /* Of the last sample that was begun. */
     const struct yb_gather_sample *sample;
-    size_t at; /* Of the sample, with what frames it. */
+    bool framed; /* Its head was said. */
 };
 
-static const char frame_head[] = "data: ";
-static const char frame_end[] = "\n\n";
-
-/* Copy from the framed sample what has not been sent. A sample is one line of JSON. */
-static size_t
-send_sample(struct stream *stream, char *out, size_t room)
-{
-    const size_t head = sizeof(frame_head) - 1;
-    const struct {
-        const char *bytes;
-        size_t begin;
-        size_t end;
-    } parts[] = {
-        {frame_head, 0, head},
-        {stream->sample->text, head, head + stream->sample->length},
-        {frame_end, head + stream->sample->length, head + stream->sample->length + 2},
-    };
-    size_t sent = 0;
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        size_t left = parts[i].end > stream->at ? parts[i].end - stream->at : 0;
-        size_t count = left < room - sent ? left : room - sent;
-
-        if (count > 0) {
-            memcpy(out + sent, parts[i].bytes + (stream->at - parts[i].begin), count);
-            stream->at += count;
-            sent += count;
-        }
-    }
-    if (stream->at == parts[2].end) {
-        yb_gather_release(stream->dashboard->gather, &stream->sample);
-    }
-    return sent;
-}
-
-static long
-read_stream(void *owner, char *out, size_t room)
+/* A sample is one line of JSON; what frames it are pieces of their own. */
+static bool
+next_piece(void *owner, const char **text_out, size_t *length_out)
 {
     static const char beat[] = ":\n\n"; /* A comment: the listener is still there, or is not. */
+    static const char head[] = "data: ";
+    static const char end[] = "\n\n";
     struct stream *stream = owner;
     struct yb_gather *gather = stream->dashboard->gather;
 
-    if (stream->sample == NULL) {
-        stream->sample = yb_gather_next(gather, stream->number, BEAT_NS);
-        stream->at = 0;
-        if (stream->sample == NULL) {
-            if (yb_gather_stopping(gather)) {
-                return -1;
-            }
-            YB_ASSERT(room >= sizeof(beat) - 1);
-            memcpy(out, beat, sizeof(beat) - 1);
-            return (long)sizeof(beat) - 1;
-        }
-        stream->number = stream->sample->number;
+    if (stream->sample != NULL && !stream->framed) {
+        stream->framed = true;
+        *text_out = stream->sample->text;
+        *length_out = stream->sample->length;
+        return true;
     }
-    return (long)send_sample(stream, out, room);
+    if (stream->sample != NULL) {
+        yb_gather_release(gather, &stream->sample);
+        *text_out = end;
+        *length_out = sizeof(end) - 1;
+        return true;
+    }
+    stream->sample = yb_gather_next(gather, stream->number, BEAT_NS);
+    stream->framed = false;
+    if (stream->sample != NULL) {
+        stream->number = stream->sample->number;
+        *text_out = head;
+        *length_out = sizeof(head) - 1;
+        return true;
+    }
+    *text_out = beat;
+    *length_out = sizeof(beat) - 1;
+    return !yb_gather_stopping(gather);
 }
 
 static void
@@ -134,69 +81,79 @@ close_stream(void *owner)
     if (stream->sample != NULL) {
         yb_gather_release(stream->dashboard->gather, &stream->sample);
     }
-    (void)atomic_fetch_sub(&stream->dashboard->listeners, 1);
     free(stream);
 }
 
-static bool
-begin_stream(struct yb_dashboard *dashboard, const struct yb_http_asked *asked,
-             struct yb_http_told *told)
+static struct yb_http_told
+begin_stream(struct yb_dashboard *dashboard, const struct yb_http_asked *asked)
 {
     struct stream *stream;
+    struct yb_http_told told;
+    uint64_t after = 0;
 
     if (dashboard->gather == NULL) {
-        return say(told, 503, "UNSUPPORTED", dashboard->why);
+        return yb_http_refusal(503, YB_UNSUPPORTED, dashboard->why);
     }
-    if (atomic_fetch_add(&dashboard->listeners, 1) >= YB_DASHBOARD_LISTENERS_MAX) { /* D1 */
-        (void)atomic_fetch_sub(&dashboard->listeners, 1);
-        told->retry_after_s = 10;
-        return say(told, 503, "BUSY", "too many look at this port already");
+    if (!yb_http_number(asked, "after", UINT64_MAX, &after)) {
+        return yb_http_refusal(400, YB_INVALID, "after: the number of a sample");
     }
     stream = calloc(1, sizeof(*stream));
     if (stream == NULL) {
-        (void)atomic_fetch_sub(&dashboard->listeners, 1);
-        return true; /* Without a text: no memory. */
+        return yb_http_refusal(503, YB_NO_MEMORY, yb_status_text(YB_NO_MEMORY));
     }
     stream->dashboard = dashboard;
-    if (yb_http_argument(asked, "after") != NULL) {
-        stream->number = strtoull(yb_http_argument(asked, "after"), NULL, 10);
-    }
-    told->type = "text/event-stream";
-    told->read = read_stream;
-    told->close = close_stream;
-    told->stream = stream;
-    return true;
+    stream->number = after;
+    yb_events_listen(&dashboard->events,
+                     &(struct yb_events_source){next_piece, close_stream, stream}, &told);
+    return told;
 }
 
-static bool
-tell_sample(struct yb_dashboard *dashboard, struct yb_http_told *told)
+static struct yb_http_told
+tell_bytes(const char *type, const char *text, size_t length)
+{
+    struct yb_http_told told = {.code = 200, .type = type, .text = malloc(length + 1)};
+
+    if (told.text != NULL) {
+        memcpy(told.text, text, length);
+        told.text[length] = '\0';
+        told.length = length;
+    }
+    return told;
+}
+
+static struct yb_http_told
+tell_sample(struct yb_dashboard *dashboard)
 {
     const struct yb_gather_sample *sample;
+    struct yb_http_told told;
 
     if (dashboard->gather == NULL) {
-        return say(told, 503, "UNSUPPORTED", dashboard->why);
+        return yb_http_refusal(503, YB_UNSUPPORTED, dashboard->why);
     }
     sample = yb_gather_latest(dashboard->gather, SAMPLE_NS);
     if (sample == NULL) {
-        return say(told, 503, "AGAIN", "there is no sample yet");
+        return yb_http_refusal(503, YB_AGAIN, "there is no sample yet");
     }
-    (void)tell(told, 200, JSON_TYPE, sample->text, sample->length);
+    told = tell_bytes(JSON_TYPE, sample->text, sample->length);
     yb_gather_release(dashboard->gather, &sample);
-    return true;
+    return told;
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-static bool
-tell_events(struct yb_dashboard *dashboard, const struct yb_http_asked *asked,
-            struct yb_http_told *told)
+static struct yb_http_told
+tell_events(struct yb_dashboard *dashboard, const struct yb_http_asked *asked)
 {
-    const char *given = yb_http_argument(asked, "after");
-    uint64_t after = given != NULL ? strtoull(given, NULL, 10) : 0;
     struct yb_log_kept kept[YB_LOG_KEPT_MAX];
-    uint32_t count = yb_log_recent(dashboard->log, after, kept, YB_LOG_KEPT_MAX);
-    json_t *rows = json_array();
+    json_t *rows;
+    uint64_t after = 0;
+    uint32_t count;
 
+    if (!yb_http_number(asked, "after", UINT64_MAX, &after)) {
+        return yb_http_refusal(400, YB_INVALID, "after: the number of an event");
+    }
+    count = yb_log_recent(dashboard->log, after, kept, YB_LOG_KEPT_MAX);
+    rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
         json_array_append_new(
             rows, json_pack("{s:I, s:I, s:s, s:s}", "number", (json_int_t)kept[i].number, "at_ms",
@@ -208,7 +165,7 @@ tell_events(struct yb_dashboard *dashboard, const struct yb_http_asked *asked,
     } else if (yb_log_recent(dashboard->log, 0, kept, 1) == 0) {
         after = 0; /* The asker knew another process. */
     }
-    return tell_json(told, 200, json_pack("{s:I, s:o}", "last", (json_int_t)after, "events", rows));
+    return yb_http_json(200, json_pack("{s:I, s:o}", "last", (json_int_t)after, "events", rows));
 }
 
 /* ---- paths ---------------------------------------------------------------------------------- */
@@ -235,7 +192,8 @@ tell_file(const char *path, struct yb_http_told *told)
 
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         if (strcmp(path, files[i].path) == 0) {
-            return tell(told, 200, files[i].type, files[i].text, files[i].length);
+            *told = tell_bytes(files[i].type, files[i].text, files[i].length);
+            return true;
         }
     }
     return false;
@@ -251,15 +209,15 @@ yb_dashboard_answer(void *context, const struct yb_http_asked *asked, struct yb_
         return false;
     }
     if (strcmp(asked->path, "/v1/cluster/stream") == 0) {
-        return begin_stream(dashboard, asked, told_out);
+        *told_out = begin_stream(dashboard, asked);
+    } else if (strcmp(asked->path, "/v1/cluster") == 0) {
+        *told_out = tell_sample(dashboard);
+    } else if (strcmp(asked->path, "/v1/events") == 0) {
+        *told_out = tell_events(dashboard, asked);
+    } else {
+        return tell_file(asked->path, told_out);
     }
-    if (strcmp(asked->path, "/v1/cluster") == 0) {
-        return tell_sample(dashboard, told_out);
-    }
-    if (strcmp(asked->path, "/v1/events") == 0) {
-        return tell_events(dashboard, asked, told_out);
-    }
-    return tell_file(asked->path, told_out);
+    return true;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -272,6 +230,7 @@ yb_dashboard_create(struct yb_log *log)
     if (dashboard != NULL) {
         dashboard->magic = DASHBOARD_MAGIC;
         dashboard->log = log;
+        dashboard->events.listeners_max = YB_EVENTS_LISTENERS_MAX;
         (void)snprintf(dashboard->why, sizeof(dashboard->why), "nothing is gathered here yet");
     }
     return dashboard;
@@ -309,7 +268,7 @@ yb_dashboard_destroy(struct yb_dashboard **dashboard_ref)
     struct yb_gather *gather = dashboard->gather;
 
     YB_ASSERT_OBJ(dashboard, DASHBOARD_MAGIC);
-    YB_ASSERT(atomic_load(&dashboard->listeners) == 0);
+    YB_ASSERT(atomic_load(&dashboard->events.listeners) == 0);
     *dashboard_ref = NULL;
     if (gather != NULL) {
         yb_gather_destroy(&gather);

@@ -11,8 +11,8 @@
  * build. It asks nobody but the port it came from, and changes nothing.
  *
  * Invariants
- *   D1  At most YB_DASHBOARD_LISTENERS_MAX streams at a time; one whose listener does not read is
- *       cut by the port's idle time, and misses samples before that.
+ *   D1  At most YB_EVENTS_LISTENERS_MAX streams at a time (events.h); one whose listener does not
+ *       read is cut by the port's idle time, and misses samples before that.
  *
  * Threads   create, stop and destroy: one thread. yb_dashboard_answer: the port's threads.
  * Memory    The log is borrowed for its life; addresses are copied.
@@ -23,8 +23,6 @@
 #include "base/log.h"
 #include "observe/gather.h"
 #include "observe/http.h"
-
-#define YB_DASHBOARD_LISTENERS_MAX 16u
 
 struct yb_dashboard;
 

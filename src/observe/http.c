@@ -2,6 +2,7 @@
 #include "observe/http.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -262,6 +263,42 @@ const char *
 yb_http_header(const struct yb_http_asked *asked, const char *name)
 {
     return MHD_lookup_connection_value(asked->connection, MHD_HEADER_KIND, name);
+}
+
+bool
+yb_http_number(const struct yb_http_asked *asked, const char *name, uint64_t most, uint64_t *value)
+{
+    const char *text = yb_http_argument(asked, name);
+    uint64_t number = 0;
+    int end = 0;
+
+    if (text == NULL) {
+        return true;
+    }
+    if (text[0] < '0' || text[0] > '9' || sscanf(text, "%20" SCNu64 "%n", &number, &end) != 1 ||
+        text[end] != '\0' || number > most) {
+        return false;
+    }
+    *value = number;
+    return true;
+}
+
+struct yb_http_told
+yb_http_json(unsigned code, json_t *value)
+{
+    struct yb_http_told told = {.code = code, .type = JSON_TYPE};
+
+    told.text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    told.length = told.text != NULL ? strlen(told.text) : 0;
+    json_decref(value);
+    return told;
+}
+
+struct yb_http_told
+yb_http_refusal(unsigned code, enum yb_status status, const char *text)
+{
+    return yb_http_json(code,
+                        json_pack("{s:s, s:s}", "status", yb_status_name(status), "text", text));
 }
 
 /* Whether the source answered itself. */

@@ -73,8 +73,18 @@ struct yb_http_told {
 /* Return what the request's `?name=` is, decoded; NULL: there is none. */
 const char *yb_http_argument(const struct yb_http_asked *asked, const char *name);
 
+/* Read the request's `?name=`, a number up to `most`; what is not said stays. False: it is none. */
+YB_CHECKED bool yb_http_number(const struct yb_http_asked *asked, const char *name, uint64_t most,
+                               uint64_t *value);
+
 /* Return a header line of the request; NULL: there is none. */
 const char *yb_http_header(const struct yb_http_asked *asked, const char *name);
+
+/* Return an answer of JSON; the value is consumed, and NULL means that there was no memory. */
+struct yb_http_told yb_http_json(unsigned code, json_t *value);
+
+/* Return why not, for programs and for people: {"status": ..., "text": ...}. */
+struct yb_http_told yb_http_refusal(unsigned code, enum yb_status status, const char *text);
 
 /* Every callback gets `context`. Those that return a status set *out only on OK, and may fail with
  * anything; the answer's code follows from it. */

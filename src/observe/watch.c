@@ -9,10 +9,10 @@
 
 #include "base/check.h"
 #include "base/lock.h"
+#include "observe/events.h"
 #include "observe/span_json.h"
 
 #define WATCH_MAGIC       0x77617463u
-#define STREAMS_DEFAULT   16u
 #define SPANS_MAX         16384u /* Of one answer. */
 #define SPANS_NEWEST      1024u  /* Where nothing particular is asked for. */
 #define SPANS_A_TIME      256u   /* Of one event. */
@@ -21,17 +21,16 @@
 #define INTERVAL_MS       1000u
 #define INTERVAL_LEAST_MS 100u
 #define INTERVAL_MOST_MS  60000u
-#define JSON_TYPE         "application/json"
-#define EVENTS_TYPE       "text/event-stream"
 
 struct yb_watch {
     uint32_t magic;
     struct yb_watch_options options;
 
+    struct yb_events events; /* W1 */
+
     struct yb_lock lock; /* WATCH; all below. */
     pthread_cond_t over; /* It stops. */
     bool stops;
-    uint32_t streams;
 };
 
 /* ---- parts of answers ------------------------------------------------------------------------ */
@@ -65,42 +64,6 @@ spans_json(const struct yb_watch *watch, const struct yb_span *spans, uint32_t c
         (void)json_array_append_new(list, yb_span_json(&spans[i]));
     }
     return envelope(watch, "spans", list);
-}
-
-static struct yb_http_told
-tell(unsigned code, json_t *value)
-{
-    struct yb_http_told told = {.code = code, .type = JSON_TYPE};
-
-    told.text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
-    told.length = told.text != NULL ? strlen(told.text) : 0;
-    json_decref(value);
-    return told;
-}
-
-static struct yb_http_told
-refuse(unsigned code, enum yb_status status, const char *text)
-{
-    return tell(code, json_pack("{s:s, s:s}", "status", yb_status_name(status), "text", text));
-}
-
-/* Read `?name=`, a number up to `most`; what is not said stays. False: it is none. */
-static bool
-read_number(const struct yb_http_asked *asked, const char *name, uint64_t most, uint64_t *value)
-{
-    const char *text = yb_http_argument(asked, name);
-    uint64_t number = 0;
-    int end = 0;
-
-    if (text == NULL) {
-        return true;
-    }
-    if (text[0] < '0' || text[0] > '9' || sscanf(text, "%20" SCNu64 "%n", &number, &end) != 1 ||
-        text[end] != '\0' || number > most) {
-        return false;
-    }
-    *value = number;
-    return true;
 }
 
 /* ---- spans ----------------------------------------------------------------------------------- */
@@ -201,12 +164,12 @@ keep_asked(const struct yb_http_asked *asked, struct yb_span *spans, uint32_t *c
     uint64_t slowest = 0;
 
     if (trace_text != NULL && !yb_id_parse(trace_text, &trace)) {
-        *told_out = refuse(400, YB_INVALID, "trace: 32 hexadecimal digits");
+        *told_out = yb_http_refusal(400, YB_INVALID, "trace: 32 hexadecimal digits");
         return false;
     }
-    if (!read_number(asked, "number", INT64_MAX, &number) ||
-        !read_number(asked, "slowest", SLOWEST_MAX, &slowest)) {
-        *told_out = refuse(400, YB_INVALID, "number: a decision's; slowest: 1 to 100");
+    if (!yb_http_number(asked, "number", INT64_MAX, &number) ||
+        !yb_http_number(asked, "slowest", SLOWEST_MAX, &slowest)) {
+        *told_out = yb_http_refusal(400, YB_INVALID, "number: a decision's; slowest: 1 to 100");
         return false;
     }
     if (trace_text != NULL) {
@@ -227,10 +190,10 @@ spans_answer(const struct yb_watch *watch, const struct yb_http_asked *asked)
 {
     uint32_t count;
     struct yb_span *spans = copy_spans(watch, &count);
-    struct yb_http_told told = {.code = 200, .type = JSON_TYPE};
+    struct yb_http_told told = {.code = 200}; /* Without a text: no memory. */
 
     if (spans != NULL && keep_asked(asked, spans, &count, &told)) {
-        told = tell(200, spans_json(watch, spans, count));
+        told = yb_http_json(200, spans_json(watch, spans, count));
     }
     free(spans);
     return told;
@@ -243,9 +206,8 @@ struct stream {
     uint64_t interval_ns;
     uint64_t next_ns; /* The next `stats`. */
     uint64_t cursors[YB_WATCH_RINGS_MAX];
-    char *text; /* Of events, not sent yet; NULL: none. */
+    char *text; /* Of the last events. */
     size_t length;
-    size_t at;
 };
 
 /* Consume a value: it becomes an event, behind the others. */
@@ -309,10 +271,13 @@ await_turn(struct stream *stream)
 }
 
 static bool
-next_events(struct stream *stream)
+next_events(void *owner, const char **text_out, size_t *length_out)
 {
+    struct stream *stream = owner;
     FILE *out;
 
+    free(stream->text);
+    stream->text = NULL;
     if (!await_turn(stream)) {
         return false;
     }
@@ -323,79 +288,43 @@ next_events(struct stream *stream)
     }
     add_event(out, "stats", stats_json(stream->watch));
     add_spans(stream, out);
-    stream->at = 0;
-    return fclose(out) == 0 && stream->length > 0;
-}
-
-static long
-read_stream(void *owner, char *out, size_t room)
-{
-    struct stream *stream = owner;
-    size_t some;
-
-    if (stream->text == NULL && !next_events(stream)) {
-        return -1;
+    if (fclose(out) != 0 || stream->length == 0) {
+        return false;
     }
-    some = stream->length - stream->at;
-    some = some < room ? some : room;
-    memcpy(out, stream->text + stream->at, some);
-    stream->at += some;
-    if (stream->at == stream->length) {
-        free(stream->text);
-        stream->text = NULL;
-    }
-    return (long)some;
+    *text_out = stream->text;
+    *length_out = stream->length;
+    return true;
 }
 
 static void
 close_stream(void *owner)
 {
     struct stream *stream = owner;
-    struct yb_watch *watch = stream->watch;
 
-    yb_lock_acquire(&watch->lock);
-    watch->streams--;
-    yb_lock_release(&watch->lock);
     free(stream->text);
     free(stream);
-}
-
-/* W1 */
-static bool
-has_room(struct yb_watch *watch)
-{
-    bool room;
-
-    yb_lock_acquire(&watch->lock);
-    room = watch->streams < watch->options.streams_max && !watch->stops;
-    watch->streams += room;
-    yb_lock_release(&watch->lock);
-    return room;
 }
 
 static struct yb_http_told
 stream_answer(struct yb_watch *watch, const struct yb_http_asked *asked)
 {
-    struct yb_http_told told = {.code = 200, .type = EVENTS_TYPE, .read = read_stream};
     uint64_t interval_ms = INTERVAL_MS;
     struct stream *stream;
+    struct yb_http_told told;
 
-    if (!read_number(asked, "interval_ms", INTERVAL_MOST_MS, &interval_ms) ||
+    if (!yb_http_number(asked, "interval_ms", INTERVAL_MOST_MS, &interval_ms) ||
         interval_ms < INTERVAL_LEAST_MS) {
-        return refuse(400, YB_INVALID, "interval_ms: 100 to 60000");
+        return yb_http_refusal(400, YB_INVALID, "interval_ms: 100 to 60000");
     }
     stream = calloc(1, sizeof(*stream));
-    if (stream == NULL || !has_room(watch)) {
-        free(stream);
-        told = refuse(503, YB_AGAIN, "as many listen as there is room for");
-        told.retry_after_s = 1;
-        return told;
+    if (stream == NULL) {
+        return yb_http_refusal(503, YB_NO_MEMORY, yb_status_text(YB_NO_MEMORY));
     }
     stream->watch = watch;
     stream->interval_ns = interval_ms * YB_NS_PER_MS;
     begin_cursors(stream);
-    told.close = close_stream;
-    told.stream = stream;
+    yb_events_listen(&watch->events, &(struct yb_events_source){next_events, close_stream, stream},
+                     &told);
     return told;
 }
 
@@ -414,9 +343,9 @@ yb_watch_answer(void *context, const struct yb_http_asked *asked, struct yb_http
         return false;
     }
     if (strcmp(asked->method, "GET") != 0 && (stream || strcmp(asked->method, "HEAD") != 0)) {
-        *told_out = refuse(405, YB_INVALID, "this path takes GET");
+        *told_out = yb_http_refusal(405, YB_INVALID, "this path takes GET");
     } else if (stats) {
-        *told_out = tell(200, stats_json(watch));
+        *told_out = yb_http_json(200, stats_json(watch));
     } else if (spans) {
         *told_out = spans_answer(watch, asked);
     } else {
@@ -438,9 +367,8 @@ yb_watch_create(const struct yb_watch_options *options, struct yb_watch **watch_
     }
     watch->magic = WATCH_MAGIC;
     watch->options = *options;
-    if (watch->options.streams_max == 0) {
-        watch->options.streams_max = STREAMS_DEFAULT;
-    }
+    watch->events.listeners_max =
+        options->streams_max != 0 ? options->streams_max : YB_EVENTS_LISTENERS_MAX;
     yb_lock_init(&watch->lock, YB_LOCK_WATCH);
     yb_lock_cond_init(&watch->over);
     *watch_out = watch;
@@ -463,7 +391,7 @@ yb_watch_destroy(struct yb_watch **watch_ref)
     struct yb_watch *watch = *watch_ref;
 
     YB_ASSERT_OBJ(watch, WATCH_MAGIC);
-    YB_ASSERT(watch->streams == 0);
+    YB_ASSERT(atomic_load(&watch->events.listeners) == 0);
     *watch_ref = NULL;
     watch->magic = 0;
     (void)pthread_cond_destroy(&watch->over);

@@ -49,7 +49,7 @@ struct yb_watch_options {
     struct yb_span_ring *rings[YB_WATCH_RINGS_MAX]; /* Those that are not NULL. */
     json_t *(*stats)(void *context);                /* An array, as of yb_stats_json(). */
     void *context;
-    uint32_t streams_max; /* 0: 16. */
+    uint32_t streams_max; /* 0: YB_EVENTS_LISTENERS_MAX. */
     const struct yb_clock *clock;
 };
 

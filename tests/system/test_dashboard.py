@@ -122,7 +122,7 @@ def _():
             expect(status == b"HTTP/1.1 200 OK", f"{status}")
             streams.append(stream)
         answer, body = get(store.ready["http"], "/v1/cluster/stream")
-        expect(answer.status == 503 and json.loads(body)["status"] == "BUSY", f"{body}")
+        expect(answer.status == 503 and json.loads(body)["status"] == "AGAIN", f"{body}")
         expect(answer.getheader("Retry-After") is not None, "it says when")
         streams.pop().close()
 

@@ -404,6 +404,32 @@ test_dashboard__events_are_the_log_after_a_number(void **state)
 }
 
 static void
+test_http__a_number_that_is_none_is_refused_by_name(void **state)
+{
+    static const char *const wrong[] = {
+        "x", "-1", "+1", "1x", "0x1", "", "1.5", "%201", "99999999999999999999999",
+    };
+    struct stand stand;
+
+    (void)state;
+    stand_init(&stand);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        static const char *const paths[] = {"/v1/events", "/v1/cluster/stream"};
+
+        for (size_t j = 0; j < sizeof(paths) / sizeof(paths[0]); j++) {
+            struct got got = {.text = NULL};
+            char path[96];
+
+            (void)snprintf(path, sizeof(path), "%s?after=%s", paths[j], wrong[i]);
+            assert_int_equal(ask(&stand, path, &got), 400);
+            assert_non_null(strstr(got.text, "after"));
+            free(got.text);
+        }
+    }
+    stand_fini(&stand);
+}
+
+static void
 test_gather__who_watches_nonsense_is_told(void **state)
 {
     static const char *const wrong[] = {"http://x:1/", "host",  "host:",    ":5",
@@ -432,6 +458,7 @@ main(void)
         cmocka_unit_test(test_gather__a_sample_is_what_all_processes_say),
         cmocka_unit_test(test_dashboard__a_stream_has_every_sample_once_in_order),
         cmocka_unit_test(test_dashboard__events_are_the_log_after_a_number),
+        cmocka_unit_test(test_http__a_number_that_is_none_is_refused_by_name),
         cmocka_unit_test(test_gather__who_watches_nonsense_is_told),
     };
 
