@@ -533,6 +533,30 @@ test_object__a_store_that_is_gone_is_back_when_its_file_says_so(void **state)
     (void)state;
 }
 
+/* What is forecast, and when a load counts as late, follows from what was measured. */
+static void
+test_object__a_store_that_is_far_is_known_to_be(void **state)
+{
+    struct object_ground ground;
+    char path[96], url[sizeof(path) * 2];
+
+    ground_init(&ground);
+    (void)snprintf(path, sizeof(path), "%s-far", ground.folder);
+    (void)snprintf(url, sizeof(url), "file:%s?far=%s", ground.folder, path);
+    ground.options.url = url;
+    say_how_far(path, "0");
+    ground_start(&ground);
+    assert_int_equal(block_store(&ground, 1, 1, 5000), YB_OK);
+    ground_stop(&ground);
+    say_how_far(path, "30");
+    ground_start(&ground);
+    assert_int_equal(block_load(&ground, 1, 1, 5000), YB_OK);
+    assert_true(yb_tier_forecast(ground.tier, YB_CLASS_THROUGHPUT).base_us >= 30000);
+    assert_int_equal(unlink(path), 0);
+    ground_fini(&ground);
+    (void)state;
+}
+
 /* ---- a walk ---------------------------------------------------------------------------------- */
 
 #define WALK_BLOCKS 40u
@@ -754,6 +778,7 @@ main(void)
         cmocka_unit_test(test_object__an_object_of_a_wrong_length_is_not_claimed),
         cmocka_unit_test(test_object__a_folder_that_cannot_be_used_is_refused_with_the_remedy),
         cmocka_unit_test(test_object__a_store_that_is_gone_is_back_when_its_file_says_so),
+        cmocka_unit_test(test_object__a_store_that_is_far_is_known_to_be),
         cmocka_unit_test(test_object__a_walk_agrees_with_a_model),
         cmocka_unit_test(test_object__a_walk_over_packs_agrees_with_the_model),
         cmocka_unit_test(test_object__small_blocks_share_an_object_and_its_requests),

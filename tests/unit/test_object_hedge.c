@@ -128,8 +128,9 @@ quick_load(struct medium *medium)
     reading_fini(&reading);
 }
 
+/* A tier that knows what is late, and asks twice for no more than so many bytes (0: as usual). */
 static void
-setup(struct medium *medium)
+setup_bounded(struct medium *medium, uint64_t hedge_bytes_max)
 {
     struct object_block block;
 
@@ -145,6 +146,7 @@ setup(struct medium *medium)
         YB_OK);
     medium->ground.options.backend = &medium->head;
     medium->ground.options.pause_ns = 1;
+    medium->ground.options.hedge_bytes_max = hedge_bytes_max;
     ground_start(&medium->ground);
     while (medium->ground.recovered == 0) {
         turn(medium, 0);
@@ -162,6 +164,12 @@ setup(struct medium *medium)
         quick_load(medium);
     }
     assert_int_equal(yb_object_stats(medium->ground.tier).hedges, 0);
+}
+
+static void
+setup(struct medium *medium)
+{
+    setup_bounded(medium, 0);
 }
 
 /* One load, whose first request is late: there are two. */
@@ -329,6 +337,34 @@ test_object_hedge__a_service_that_is_slow_altogether_is_not_asked_twice(void **s
     (void)state;
 }
 
+/* Room for its edges and its record is no room for more of it. */
+static void
+test_object_hedge__a_load_above_the_bound_is_asked_for_once(void **state)
+{
+    struct medium *medium = malloc(sizeof(*medium));
+    struct object_reading reading;
+
+    setup_bounded(medium, SIZE - 1);
+    reading_init(&reading, 1, 5, 0, SIZE);
+    reading_submit(&medium->ground, &reading);
+    turn(medium, 0);
+    turn(medium, 1);
+    turn(medium, 100);
+    assert_int_equal(medium->count, 1);
+    answer_all(medium, &reading.ended);
+    check_bytes(&reading);
+    assert_int_equal(medium->gets, QUICK + 1);
+    reading_fini(&reading);
+    ground_fini(&medium->ground);
+    setup_bounded(medium, SIZE);
+    late_load(medium, &reading);
+    answer_all(medium, &reading.ended);
+    reading_fini(&reading);
+    ground_fini(&medium->ground);
+    free(medium);
+    (void)state;
+}
+
 int
 main(void)
 {
@@ -338,6 +374,7 @@ main(void)
         cmocka_unit_test(test_object_hedge__a_first_that_fails_waits_for_the_second),
         cmocka_unit_test(test_object_hedge__a_load_that_is_cancelled_meanwhile_ends),
         cmocka_unit_test(test_object_hedge__a_service_that_is_slow_altogether_is_not_asked_twice),
+        cmocka_unit_test(test_object_hedge__a_load_above_the_bound_is_asked_for_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,7 @@ struct yb_object_request {
     struct yb_object_request *next;
     void *backend;
     void *slot;
+    void *around; /* Of a backend around the one that has it. */
     uint64_t begun_ns;
     enum yb_status status;
     uint8_t state;

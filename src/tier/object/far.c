@@ -25,11 +25,14 @@ struct far {
     bool gone;
 };
 
-/* A request that has not begun. */
-struct waiting {
+/* A request that begins later. */
+struct held {
     struct yb_timer timer;
     struct far *far;
     struct yb_object_request *request;
+    void (*done)(struct yb_object_request *request, enum yb_status status); /* The caller's. */
+    uint64_t since_ns;
+    uint64_t held_ns;
 };
 
 static struct far *
@@ -66,29 +69,52 @@ look(struct far *far)
     far->options.latency_ns = ms <= LATENCY_MS ? ms * YB_NS_PER_MS : 0;
 }
 
+static void
+end(struct held *held, enum yb_status status)
+{
+    struct yb_object_request *request = held->request;
+
+    request->done = held->done;
+    free(held);
+    request->done(request, status);
+}
+
+/* The medium behind is done with it: whoever is told its times hears of a medium that is far. */
+static void
+on_done(struct yb_object_request *request, enum yb_status status)
+{
+    struct held *held = request->around;
+
+    request->first_byte_ns += held->held_ns;
+    request->total_ns += held->held_ns;
+    end(held, status);
+}
+
 /* Its time has come: it begins, or nobody is there. The medium behind has room of its own in the
  * request, so that ours is beside it. */
 static void
 begin(struct yb_timer *timer)
 {
-    struct waiting *waiting =
-        (struct waiting *)((uint8_t *)timer - offsetof(struct waiting, timer));
-    struct yb_object_request *request = waiting->request;
-    struct far *far = waiting->far;
-    enum yb_status status = YB_UNREACHABLE;
+    struct held *held = (struct held *)((uint8_t *)timer - offsetof(struct held, timer));
+    struct yb_object_request *request = held->request;
+    struct far *far = held->far;
+    enum yb_status status;
 
-    free(waiting);
     request->slot = NULL;
     request->backend = NULL;
     if (far->gone) {
         request->aside = true;
         (void)snprintf(request->why, sizeof(request->why), "nobody is there: %.160s says so",
                        far->control);
-    } else {
-        status = far->options.behind->ops->submit(far->options.behind, request);
+        end(held, YB_UNREACHABLE);
+        return;
     }
+    held->held_ns = yb_loop_now(far->options.loop) - held->since_ns;
+    request->done = on_done;
+    request->around = held;
+    status = far->options.behind->ops->submit(far->options.behind, request);
     if (status != YB_OK) {
-        request->done(request, status);
+        on_done(request, status);
     }
 }
 
@@ -96,7 +122,7 @@ static enum yb_status
 submit(struct yb_object_backend *backend, struct yb_object_request *request)
 {
     struct far *far = far_of(backend);
-    struct waiting *waiting;
+    struct held *held;
 
     look(far);
     if (far->options.seen != NULL) {
@@ -106,19 +132,20 @@ submit(struct yb_object_backend *backend, struct yb_object_request *request)
                        (far->options.reads_only && request->verb != YB_OBJECT_GET))) {
         return far->options.behind->ops->submit(far->options.behind, request);
     }
-    waiting = calloc(1, sizeof(*waiting));
-    if (waiting == NULL) {
+    held = calloc(1, sizeof(*held));
+    if (held == NULL) {
         return YB_AGAIN;
     }
-    yb_timer_init(&waiting->timer, begin);
-    waiting->far = far;
-    waiting->request = request;
+    yb_timer_init(&held->timer, begin);
+    held->far = far;
+    held->request = request;
+    held->done = request->done;
+    held->since_ns = yb_loop_now(far->options.loop);
     request->more = request->sent = request->aside = request->judged = false;
     request->why[0] = '\0';
-    request->slot = waiting;
+    request->slot = held;
     request->backend = far;
-    yb_loop_arm(far->options.loop, &waiting->timer,
-                yb_loop_now(far->options.loop) + far->options.latency_ns);
+    yb_loop_arm(far->options.loop, &held->timer, held->since_ns + far->options.latency_ns);
     return YB_OK;
 }
 
@@ -128,9 +155,9 @@ cancel(struct yb_object_backend *backend, struct yb_object_request *request)
     struct far *far = far_of(backend);
 
     if (request->backend == far) { /* It has not begun: it does at once, and ends. */
-        struct waiting *waiting = request->slot;
+        struct held *held = request->slot;
 
-        yb_loop_arm(far->options.loop, &waiting->timer, yb_loop_now(far->options.loop));
+        yb_loop_arm(far->options.loop, &held->timer, yb_loop_now(far->options.loop));
         return;
     }
     far->options.behind->ops->cancel(far->options.behind, request);

@@ -179,6 +179,20 @@ late(struct yb_timer *timer)
 
 /* ---- the first one --------------------------------------------------------------------------- */
 
+/* Whether a second request would be of blocks that are small enough, and have room. */
+static bool
+is_small(const struct flight *flight)
+{
+    const struct object_tier *object = flight->tier;
+    const struct yb_object_bytes *bytes = &flight->request.bytes;
+    uint64_t values = 0;
+
+    for (uint32_t i = 0; i < bytes->iov_count; i++) {
+        values += bytes->iov[i].iov_len;
+    }
+    return values <= object->options.hedge_bytes_max && yb_object_bytes_sum(bytes) <= room(object);
+}
+
 /* A load's bytes have been asked for: when are they late? */
 void
 yb_object_hedge_watch(struct flight *flight)
@@ -188,7 +202,7 @@ yb_object_hedge_watch(struct flight *flight)
     uint64_t wait_ns = object->p95_ns;
 
     object->hedge_credit += object->hedge_credit < CREDIT_MAX ? CREDIT_PER_LOAD : 0;
-    if (object->p95_ns == 0 || bytes > room(object)) {
+    if (object->p95_ns == 0 || !is_small(flight)) {
         return;
     }
     wait_ns += object->rate == 0
