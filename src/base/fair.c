@@ -215,6 +215,14 @@ yb_fair_peek(const struct yb_fair *fair)
 }
 
 struct yb_fair_item *
+yb_fair_earliest(const struct yb_fair *fair, enum yb_class traffic_class)
+{
+    YB_ASSERT_OBJ(fair, FAIR_MAGIC);
+    YB_ASSERT((uint32_t)traffic_class < YB_CLASS_COUNT);
+    return fair->classes[traffic_class].root;
+}
+
+struct yb_fair_item *
 yb_fair_pop(struct yb_fair *fair)
 {
     struct yb_fair_item *item = yb_fair_peek(fair);

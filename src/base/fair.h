@@ -100,6 +100,9 @@ void yb_fair_push(struct yb_fair *fair, struct yb_fair_item *item);
 /* Return what pop would return, without taking it: O(1). NULL: nothing waits. */
 struct yb_fair_item *yb_fair_peek(const struct yb_fair *fair);
 
+/* Return the item of a class with the earliest deadline: O(1). NULL: nothing waits in it. */
+struct yb_fair_item *yb_fair_earliest(const struct yb_fair *fair, enum yb_class traffic_class);
+
 /* Take the next item: O(log n) amortised. NULL: nothing waits. */
 struct yb_fair_item *yb_fair_pop(struct yb_fair *fair);
 

@@ -35,10 +35,12 @@ yb_core_push(struct yb_core_work *work, struct yb_core_list *list, uint32_t inde
              enum yb_core_phase phase)
 {
     work->items[index].next = YB_CORE_NONE;
+    work->items[index].previous = YB_CORE_NONE;
     work->items[index].phase = (uint8_t)phase;
     if (list->head == YB_CORE_NONE) {
         list->head = index;
     } else {
+        work->items[index].previous = list->tail;
         work->items[list->tail].next = index;
     }
     list->tail = index;
@@ -50,9 +52,26 @@ yb_core_pop(struct yb_core_work *work, struct yb_core_list *list)
     uint32_t index = list->head;
 
     if (index != YB_CORE_NONE) {
-        list->head = work->items[index].next;
+        yb_core_take_out(work, list, index);
     }
     return index;
+}
+
+void
+yb_core_take_out(struct yb_core_work *work, struct yb_core_list *list, uint32_t index)
+{
+    const struct yb_core_item *item = &work->items[index];
+
+    if (item->previous != YB_CORE_NONE) {
+        work->items[item->previous].next = item->next;
+    } else {
+        list->head = item->next;
+    }
+    if (item->next != YB_CORE_NONE) {
+        work->items[item->next].previous = item->previous;
+    } else {
+        list->tail = item->previous;
+    }
 }
 
 void

@@ -327,8 +327,20 @@ yb_core_fetch_on_due(struct yb_timer *timer)
     }
 }
 
-/* If the item is in the message: let its node know, or if nobody wants anything else of it, end it
- * as a whole. */
+/* The list that an item waits in; NULL: it is in a message. */
+static struct yb_core_list *
+list_of(struct yb_core_work *work, const struct yb_core_item *item)
+{
+    switch (item->phase) {
+    case YB_CORE_WANT_LOOKUP: return &work->lookup;
+    case YB_CORE_READY: return item->below ? &work->below : &work->ready;
+    case YB_CORE_RESTING: return &work->resting;
+    default: return NULL;
+    }
+}
+
+/* Let the node of a message know that nobody wants the item in it, or if nobody wants anything else
+ * of the message, end that as a whole. */
 static void
 cancel_in(struct yb_core_io *io, uint32_t index)
 {
@@ -351,19 +363,24 @@ yb_client_core_cancel_item(struct yb_client_core *core, struct yb_client_batch *
                            uint32_t index)
 {
     struct yb_core_work *work = batch->work;
+    struct yb_core_list *list;
+    struct yb_core_item *item;
 
     if (work == NULL || work->over || work->joined < batch->count ||
         work->items[index].phase == YB_CORE_ENDED) {
         return;
     }
-    work->items[index].cancelled = true;
-    sift_all(work);
-    for (struct yb_core_io *io = core->io_list; io != NULL; io = io->next) {
-        if (io->work == work && io->slot != 0) {
-            cancel_in(io, index);
-        }
+    item = &work->items[index];
+    item->cancelled = true;
+    list = list_of(work, item);
+    if (list != NULL) {
+        yb_core_take_out(work, list, index);
+        yb_core_end(work, index, YB_CANCELLED);
+    } else if (item->io->slot != 0) { /* Else the directory's answer ends it. */
+        YB_ASSERT(item->io->work == work);
+        cancel_in(item->io, index);
+        yb_core_leave_send(core);
     }
-    yb_core_leave_send(core);
     yb_core_pump_soon(work);
 }
 

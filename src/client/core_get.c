@@ -195,6 +195,7 @@ yb_core_lookup_pump(struct yb_core_work *work)
             struct yb_core_item *item = &work->items[index];
 
             item->phase = YB_CORE_SENT;
+            item->io = io;
             item->lookups = item->lookups < UINT8_MAX ? (uint8_t)(item->lookups + 1) : UINT8_MAX;
             memcpy(io->body + YB_WIRE_LOOKUP_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES,
                    item->hash.bytes, sizeof(item->hash.bytes));
@@ -492,6 +493,7 @@ yb_core_get_add(struct yb_core_io *io, uint32_t index)
     io->bytes += item->room;
     io->iov_count += asked->iov_count;
     io->items[io->count++] = index;
+    item->io = io;
     item->phase = YB_CORE_SENT;
 }
 

@@ -77,7 +77,9 @@ struct yb_core_item {
     uint64_t epoch;                 /* Of a put: of the directory that it was announced to. */
     uint64_t deadline_ns;           /* Of a fetch: its own. */
     uint64_t looked_ns;             /* Of a fetch: when `ready_ns` was said. */
+    struct yb_core_io *io;          /* Of a fetch that is SENT: the message that it is in. */
     uint32_t next;                  /* In its list. */
+    uint32_t previous;              /* In its list. */
     uint32_t head;                  /* Of a put: 1 + an item whose hash leads to here; 0: none. */
     uint32_t twin;                  /* Of a put: 1 + the item that goes for it; 0: none. */
     uint16_t slots[4];              /* Where it is, by hint or lookup. */
@@ -316,6 +318,8 @@ void yb_core_push(struct yb_core_work *work, struct yb_core_list *list, uint32_t
                   enum yb_core_phase phase);
 /* Take the first item of a list; YB_CORE_NONE: it is empty. */
 uint32_t yb_core_pop(struct yb_core_work *work, struct yb_core_list *list);
+/* Take an item out of the list that it is in. */
+void yb_core_take_out(struct yb_core_work *work, struct yb_core_list *list, uint32_t index);
 
 /* An item has its outcome. */
 void yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status);

@@ -414,7 +414,7 @@ another_way(struct yb_core_io *io, uint32_t index, enum yb_status why)
         return;
     }
     item->frames = true;
-    yb_core_push(work, &work->ready, index, YB_CORE_READY);
+    yb_core_get_ready(work, index);
 }
 
 /* How much of a block an item gets, and from where on; as node_get.c decides it. */

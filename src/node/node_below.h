@@ -28,18 +28,20 @@
 #ifndef YB_NODE_NODE_BELOW_H
 #define YB_NODE_NODE_BELOW_H
 
+#include "base/fair.h"
 #include "node/move.h"
 #include "node/node_internal.h"
 #include "node/shelf.h"
 #include "tier/tier.h"
 
-#define YB_NODE_STORES  256u
-#define YB_NODE_LOADS   2048u
-#define YB_NODE_KILLS   64u
-#define YB_NODE_FALLS   64u
-#define YB_NODE_FLUSHES 64u
-#define YB_NODE_HOLDS   32768u /* That are remembered; a power of two. */
-#define YB_NODE_QUEUE   65536u /* Blocks that wait to be stored; a power of two. */
+#define YB_NODE_STORES      256u
+#define YB_NODE_LOADS       2048u
+#define YB_NODE_KILLS       64u
+#define YB_NODE_WAIT_PLACES 4096u /* A power of two: lists of waits that share one are short. */
+#define YB_NODE_FALLS       64u
+#define YB_NODE_FLUSHES     64u
+#define YB_NODE_HOLDS       32768u /* That are remembered; a power of two. */
+#define YB_NODE_QUEUE       65536u /* Blocks that wait to be stored; a power of two. */
 
 /* One tier. */
 struct yb_node_level {
@@ -70,11 +72,9 @@ struct yb_node_storing {
 
 /* Who waits for a block to come up. */
 struct yb_node_join {
-    struct yb_node_join *next;
+    struct yb_fair_item wish;        /* First. Its class and deadline are the caller's. */
     struct yb_node_loading *loading; /* NULL: it waits for nothing any more. */
-    enum yb_class traffic_class;
-    uint8_t tier; /* Where the block came from, when it is done. */
-    uint64_t deadline_ns;
+    uint8_t tier;                    /* Where the block came from, when it is done. */
     /* OK: `block` is GRANTED, and pinned for this join. The join is over, and may be freed. */
     void (*done)(struct yb_node_join *join, enum yb_status status, struct yb_block *block);
 };
@@ -85,11 +85,11 @@ struct yb_node_loading {
     struct yb_node *node;
     struct yb_block *block; /* IN_FLIGHT: where it comes to. */
     uint64_t began_ns;
-    uint64_t asked_ns; /* When the present tier was asked, ... */
-    uint64_t said_ns;  /* ... and how long it was to take. */
-    struct yb_node_join *joins;
-    uint32_t record; /* Index on the shelf. */
-    uint16_t number; /* From 1. */
+    uint64_t asked_ns;    /* When the present tier was asked, ... */
+    uint64_t said_ns;     /* ... and how long it was to take. */
+    struct yb_fair joins; /* Their wishes: what the load is asked for is that of all of them. */
+    uint32_t record;      /* Index on the shelf. */
+    uint16_t number;      /* From 1. */
     uint8_t level;
     uint8_t tried; /* Levels, with the present one. */
     bool over;     /* The block was ended meanwhile, or nobody waits. */
@@ -161,6 +161,7 @@ struct yb_node_below {
     uint32_t load_free_count;
     struct yb_node_loading *load_of[YB_NODE_LOADS + 1]; /* By number. */
     struct yb_node_wait *waits;
+    struct yb_node_wait *wait_of[YB_NODE_WAIT_PLACES]; /* By ticket. */
 
     struct yb_node_killing killing[YB_NODE_KILLS];
     uint32_t dead_first; /* Records that wait to be killed; index + 1. */
@@ -221,12 +222,12 @@ bool yb_node_kill_idle(const struct yb_node *node);
 
 /* ---- node_load.c ---- */
 
-/* Join the load of a block, or begin it. `join`'s deadline, class and `done` are set. NOT_READY:
- * there is no room for it now. */
+/* Join the load of a block, or begin it. `join`'s wish and `done` are set. NOT_READY: there is no
+ * room for it now. */
 YB_CHECKED enum yb_status yb_node_load(struct yb_node *node, struct yb_shelf_record *record,
                                        const struct yb_node_name *name, struct yb_node_join *join);
 
-/* Leave it: `done` does not run. */
+/* Leave it: `done` does not run. What it costs does not grow with those who stay. */
 void yb_node_load_leave(struct yb_node *node, struct yb_node_join *join);
 
 /* The record is ended: what is being read is nobody's. */

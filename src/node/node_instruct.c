@@ -244,8 +244,8 @@ load(struct block_wanted *wanted)
     }
     wanted->joined = record->loading != 0;
     wanted->join = (struct yb_node_join){
-        .traffic_class = (enum yb_class)instruction->traffic_class,
-        .deadline_ns = instruction->request->deadline_ns,
+        .wish = {.traffic_class = (enum yb_class)instruction->traffic_class,
+                 .deadline_ns = instruction->request->deadline_ns},
         .done = on_joined,
     };
     return yb_node_load(node, record, &name, &wanted->join);

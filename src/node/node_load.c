@@ -24,6 +24,8 @@
 struct yb_node_wait {
     struct yb_node_wait *next;
     struct yb_node_wait *previous;
+    struct yb_node_wait *place_next; /* Of those whose tickets share a place. */
+    struct yb_node_wait **place_link;
     struct yb_node *node;
     struct yb_request *request;
     void (*resume)(void *service, struct yb_request *request);
@@ -53,7 +55,7 @@ loading_free(struct yb_node_loading *loading)
 {
     struct yb_node_below *below = loading->node->below;
 
-    YB_ASSERT(loading->joins == NULL);
+    yb_fair_fini(&loading->joins);
     if (loading->block != NULL) {
         below->loading_bytes -= loading->block->extent.length;
         yb_node_discard(loading->node, loading->block);
@@ -71,14 +73,21 @@ loading_free(struct yb_node_loading *loading)
     yb_pool_give(below->loads, loading);
 }
 
-/* End every join. */
+static bool
+is_awaited(const struct yb_node_loading *loading)
+{
+    return yb_fair_peek(&loading->joins) != NULL;
+}
+
+/* End every join, the most urgent one first. */
 static void
 tell_joins(struct yb_node_loading *loading, enum yb_status status, struct yb_block *block)
 {
-    while (loading->joins != NULL) {
-        struct yb_node_join *join = loading->joins;
+    struct yb_fair_item *wish;
 
-        loading->joins = join->next;
+    while ((wish = yb_fair_pop(&loading->joins)) != NULL) {
+        struct yb_node_join *join = (struct yb_node_join *)wish;
+
         join->loading = NULL;
         join->tier = (uint8_t)loading->node->below->levels[loading->level].kind;
         if (block != NULL) {
@@ -92,30 +101,55 @@ tell_joins(struct yb_node_loading *loading, enum yb_status status, struct yb_blo
 static void
 tell_late(struct yb_node_loading *loading)
 {
-    struct yb_node_join **link = &loading->joins;
     uint64_t now_ns = yb_node_now(loading->node);
 
-    while (*link != NULL) {
-        struct yb_node_join *join = *link;
+    for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
+        struct yb_fair_item *wish;
 
-        if (join->deadline_ns > now_ns) {
-            link = &join->next;
-            continue;
+        while ((wish = yb_fair_earliest(&loading->joins, (enum yb_class)c)) != NULL &&
+               wish->deadline_ns <= now_ns) {
+            struct yb_node_join *join = (struct yb_node_join *)wish;
+
+            yb_fair_remove(&loading->joins, wish);
+            join->loading = NULL;
+            join->done(join, YB_TIMED_OUT, NULL);
         }
-        *link = join->next;
-        join->loading = NULL;
-        join->done(join, YB_TIMED_OUT, NULL);
     }
 }
 
-static void
-combine(const struct yb_node_loading *loading, enum yb_class *class_out, uint64_t *deadline_out)
+/* Return whether all who wait together wish for anything else than the load was asked for; the load
+ * is asked for that then. */
+static bool
+combine(struct yb_node_loading *loading)
 {
-    *class_out = YB_CLASS_BACKGROUND;
-    *deadline_out = YB_NEVER;
-    for (const struct yb_node_join *join = loading->joins; join != NULL; join = join->next) {
-        *class_out = join->traffic_class < *class_out ? join->traffic_class : *class_out;
-        *deadline_out = join->deadline_ns < *deadline_out ? join->deadline_ns : *deadline_out;
+    struct yb_tier_op *op = &loading->load.op;
+    enum yb_class traffic_class = YB_CLASS_BACKGROUND;
+    uint64_t deadline_ns = YB_NEVER;
+    bool changed;
+
+    for (uint32_t c = YB_CLASS_COUNT; c > 0; c--) {
+        const struct yb_fair_item *wish = yb_fair_earliest(&loading->joins, (enum yb_class)(c - 1));
+
+        if (wish != NULL) {
+            traffic_class = wish->traffic_class;
+            deadline_ns = wish->deadline_ns < deadline_ns ? wish->deadline_ns : deadline_ns;
+        }
+    }
+    changed = op->traffic_class != traffic_class || op->deadline_ns != deadline_ns;
+    op->traffic_class = traffic_class;
+    op->deadline_ns = deadline_ns;
+    return changed;
+}
+
+/* Somebody has joined, or left. */
+static void
+urge(struct yb_node_loading *loading)
+{
+    struct yb_tier_op *op = &loading->load.op;
+
+    if (combine(loading)) {
+        yb_tier_urge(loading->node->below->levels[loading->level].tier, op, op->traffic_class,
+                     op->deadline_ns);
     }
 }
 
@@ -221,8 +255,8 @@ on_loaded(struct yb_tier_op *op, enum yb_status status)
             yb_node_count(node, YB_NODE_STAT_LOADS_FAILED, 1);
         }
         yb_node_count(node, YB_NODE_STAT_LOADS_CANCELLED,
-                      status == YB_CANCELLED && loading->joins == NULL);
-        if (loading->joins != NULL && start(loading) == YB_OK) {
+                      status == YB_CANCELLED && !is_awaited(loading));
+        if (is_awaited(loading) && start(loading) == YB_OK) {
             return;
         }
     }
@@ -255,7 +289,7 @@ start(struct yb_node_loading *loading)
         }
         loading->tried |= (uint8_t)(1u << i);
         loading->level = (uint8_t)i;
-        combine(loading, &loading->load.op.traffic_class, &loading->load.op.deadline_ns);
+        (void)combine(loading);
         loading->asked_ns = yb_node_now(node);
         loading->said_ns =
             forecast_ns(level->tier, loading->load.op.traffic_class, loading->load.length);
@@ -270,6 +304,7 @@ static enum yb_status
 loading_take(struct yb_node *node, struct yb_shelf_record *record, const struct yb_node_name *name,
              struct yb_node_loading **loading_out)
 {
+    static const struct yb_fair_options preference = {.cost_bytes_max = 1};
     struct yb_node_below *below = node->below;
     struct yb_node_intake intake = {
         .hash = record->hash,
@@ -315,6 +350,7 @@ loading_take(struct yb_node *node, struct yb_shelf_record *record, const struct 
                 .iov_len = (size_t)record->size},
         .next = below->loading,
     };
+    YB_ASSERT(yb_fair_init(&loading->joins, &preference) == YB_OK);
     if (below->loading != NULL) {
         below->loading->previous = loading;
     }
@@ -339,11 +375,8 @@ yb_node_load(struct yb_node *node, struct yb_shelf_record *record, const struct 
             return YB_NOT_FOUND; /* Another key of the same hash. */
         }
         join->loading = loading;
-        join->next = loading->joins;
-        loading->joins = join;
-        combine(loading, &loading->load.op.traffic_class, &loading->load.op.deadline_ns);
-        yb_tier_urge(node->below->levels[loading->level].tier, &loading->load.op,
-                     loading->load.op.traffic_class, loading->load.op.deadline_ns);
+        yb_fair_push(&loading->joins, &join->wish);
+        urge(loading);
         yb_node_count(node, YB_NODE_STAT_JOINED, 1);
         return YB_OK;
     }
@@ -352,11 +385,10 @@ yb_node_load(struct yb_node *node, struct yb_shelf_record *record, const struct 
         return status;
     }
     join->loading = loading;
-    join->next = NULL;
-    loading->joins = join;
+    yb_fair_push(&loading->joins, &join->wish);
     status = start(loading);
     if (status != YB_OK) {
-        loading->joins = NULL;
+        yb_fair_remove(&loading->joins, &join->wish);
         join->loading = NULL;
         loading_free(loading);
         return status;
@@ -369,27 +401,18 @@ void
 yb_node_load_leave(struct yb_node *node, struct yb_node_join *join)
 {
     struct yb_node_loading *loading = join->loading;
-    struct yb_node_join **link;
-    enum yb_class traffic_class;
-    uint64_t deadline_ns;
 
     if (loading == NULL) {
         return;
     }
-    link = &loading->joins;
-    while (*link != join) {
-        link = &(*link)->next;
-    }
-    *link = join->next;
+    yb_fair_remove(&loading->joins, &join->wish);
     join->loading = NULL;
     yb_node_count(node, YB_NODE_STAT_LEFT, 1);
-    if (loading->joins == NULL) {
+    if (is_awaited(loading)) {
+        urge(loading);
+    } else {
         yb_tier_cancel(node->below->levels[loading->level].tier, &loading->load.op);
-        return;
     }
-    combine(loading, &traffic_class, &deadline_ns);
-    yb_tier_urge(node->below->levels[loading->level].tier, &loading->load.op, traffic_class,
-                 deadline_ns);
 }
 
 void
@@ -408,6 +431,13 @@ yb_node_load_end(struct yb_node *node, struct yb_shelf_record *record)
 
 /* ---- requests that wait ---------------------------------------------------------------------- */
 
+/* Where the waits are whose tickets, which their senders draw at random, end alike. */
+static struct yb_node_wait **
+wait_place(struct yb_node_below *below, uint64_t ticket)
+{
+    return &below->wait_of[ticket >> 1 & (YB_NODE_WAIT_PLACES - 1)]; /* The last bit is set. */
+}
+
 /* It waits no more. */
 static void
 wait_take_out(struct yb_node_wait *wait)
@@ -422,6 +452,10 @@ wait_take_out(struct yb_node_wait *wait)
     if (wait->next != NULL) {
         wait->next->previous = wait->previous;
     }
+    if (wait->place_next != NULL) {
+        wait->place_next->place_link = wait->place_link;
+    }
+    *wait->place_link = wait->place_next;
     node->requests--;
 }
 
@@ -505,14 +539,34 @@ wait_begin(struct yb_node_wait *wait, const struct yb_wire_get *body, uint32_t t
             continue;
         }
         one->join = (struct yb_node_join){
-            .traffic_class = wait->request->class,
-            .deadline_ns = wait->request->deadline_ns,
+            .wish = {.traffic_class = wait->request->class,
+                     .deadline_ns = wait->request->deadline_ns},
             .done = on_joined,
         };
         one->status = yb_node_load(node, record, &name, &one->join);
         wait->left += one->status == YB_OK;
     }
     wait->left--;
+}
+
+static void
+wait_put_in(struct yb_node_wait *wait, uint64_t ticket)
+{
+    struct yb_node_below *below = wait->node->below;
+
+    wait->ticket = ticket;
+    wait->place_link = wait_place(below, ticket);
+    wait->place_next = *wait->place_link;
+    if (wait->place_next != NULL) {
+        wait->place_next->place_link = &wait->place_next;
+    }
+    *wait->place_link = wait;
+    wait->next = below->waits;
+    if (wait->next != NULL) {
+        wait->next->previous = wait;
+    }
+    below->waits = wait;
+    wait->node->requests++;
 }
 
 bool
@@ -539,13 +593,7 @@ yb_node_await_below(struct yb_node *node, struct yb_request *request,
         return false; /* What is below is not found, then. */
     }
     wait->resume = resume;
-    wait->ticket = body->ticket;
-    wait->next = node->below->waits;
-    if (wait->next != NULL) {
-        wait->next->previous = wait;
-    }
-    node->below->waits = wait;
-    node->requests++;
+    wait_put_in(wait, body->ticket);
     wait_begin(wait, body, tenant);
     if (wait->left == 0) { /* None could begin. */
         wait_resume(wait);
@@ -637,8 +685,7 @@ on_key_read(struct yb_tier_op *op, enum yb_status status)
                                       lift->load.record_out.key_bytes, lift->load.grant};
 
     lift->join = (struct yb_node_join){
-        .traffic_class = lift->request->class,
-        .deadline_ns = lift->request->deadline_ns,
+        .wish = {.traffic_class = lift->request->class, .deadline_ns = lift->request->deadline_ns},
         .done = on_lifted,
     };
     if (record == NULL || node->stopping || record->state != YB_SHELF_LIVE ||
@@ -755,11 +802,12 @@ wait_leave(struct yb_node_wait *wait, uint32_t item)
 static struct yb_node_wait *
 wait_named(struct yb_node *node, const struct yb_request *request, uint64_t ticket)
 {
-    struct yb_node_wait *wait = node->below != NULL && ticket != 0 ? node->below->waits : NULL;
+    struct yb_node_wait *wait =
+        node->below != NULL && ticket != 0 ? *wait_place(node->below, ticket) : NULL;
 
     while (wait != NULL && (wait->ticket != ticket ||
                             !yb_id_equal(wait->request->peer->identity, request->peer->identity))) {
-        wait = wait->next;
+        wait = wait->place_next;
     }
     return wait;
 }

@@ -8,6 +8,9 @@
  */
 #include "../unit/unit.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "node/node_below.h"
 #include "store_caller.h"
 #include "store_steps.h"
@@ -111,8 +114,8 @@ waiting(struct store_world *world)
     for (const struct yb_node_loading *loading = node_of(world)->below->loading; loading != NULL;
          loading = loading->next) {
         sum.loads++;
-        for (const struct yb_node_join *join = loading->joins; join != NULL; join = join->next) {
-            sum.readers++;
+        for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
+            sum.readers += yb_fair_item_count(&loading->joins, (enum yb_class)c);
         }
     }
     return sum;
@@ -385,8 +388,7 @@ test_fetch__who_joins_a_load_that_ends_gets_the_block(void **state)
     assert_non_null(record);
     for (uint32_t i = 0; i < 2; i++) {
         probes[i] = (struct probe){
-            .join = {.deadline_ns = YB_NEVER,
-                     .traffic_class = YB_CLASS_THROUGHPUT,
+            .join = {.wish = {.traffic_class = YB_CLASS_THROUGHPUT, .deadline_ns = YB_NEVER},
                      .done = on_probe},
             .node = node,
         };
@@ -405,6 +407,101 @@ test_fetch__who_joins_a_load_that_ends_gets_the_block(void **state)
     store_steps_end(world);
 }
 
+/* As many readers as fill a page, one behind the other. */
+static void
+join_page(struct yb_node *node, struct yb_shelf_record *record, const struct yb_node_name *name,
+          struct probe *probes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        probes[i] = (struct probe){
+            .join = {.wish = {.traffic_class = YB_CLASS_THROUGHPUT, .deadline_ns = YB_NEVER},
+                     .done = on_probe},
+            .node = node,
+        };
+        assert_int_equal(yb_node_load(node, record, name, &probes[i].join), YB_OK);
+    }
+}
+
+/* Who leaves looks at those beside it: a step to anybody in the page between is a fault. */
+static void
+test_fetch__leaving_does_not_walk_over_those_who_stay(void **state)
+{
+    struct store_world *world = begin();
+    struct yb_node *node = node_of(world);
+    struct yb_id hash = store_hash(world, 2);
+    const struct yb_node_name name = {hash, (const uint8_t *)"key-2", 5, YB_WIRE_NO_GRANT};
+    struct yb_shelf_record *record = yb_shelf_find(node->below->shelf, hash);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint32_t count = (uint32_t)(page / sizeof(struct probe));
+    uint8_t *pages =
+        mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct probe *first = (struct probe *)(void *)pages;
+    struct probe *last = (struct probe *)(void *)(pages + 2 * page);
+
+    (void)state;
+    assert_true(pages != MAP_FAILED);
+    disk(world)->stalled = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        join_page(node, record, &name, (struct probe *)(void *)(pages + i * page), count);
+    }
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    for (uint32_t i = 1; i + 1 < count; i++) {
+        yb_node_load_leave(node, &first[i].join);
+        yb_node_load_leave(node, &last[count - i].join);
+    }
+    assert_int_equal(mprotect(pages + page, page, PROT_READ | PROT_WRITE), 0);
+    assert_waiting(world, 3 * count - 2 * (count - 2), 1);
+    disk(world)->stalled = false;
+    store_run_ms(world, STEP_MS);
+    assert_int_equal(first[0].done, 1);
+    assert_int_equal(first[1].done, 0);
+    assert_int_equal(last[0].done, 1);
+    assert_int_equal(last[0].status, YB_OK);
+    assert_int_equal(munmap(pages, 3 * page), 0);
+    store_steps_end(world);
+}
+
+/* What its readers wish for is what those who are left wish for. */
+static void
+test_fetch__a_load_is_as_urgent_as_those_who_wait_for_it(void **state)
+{
+    static const enum yb_class classes[3] = {YB_CLASS_BACKGROUND, YB_CLASS_FIRST_TOKEN,
+                                             YB_CLASS_THROUGHPUT};
+    struct store_world *world = begin();
+    struct yb_node *node = node_of(world);
+    struct yb_id hash = store_hash(world, 2);
+    const struct yb_node_name name = {hash, (const uint8_t *)"key-2", 5, YB_WIRE_NO_GRANT};
+    struct yb_shelf_record *record = yb_shelf_find(node->below->shelf, hash);
+    uint64_t soon_ns = yb_node_now(node) + 10 * YB_NS_PER_S;
+    const struct yb_tier_op *op;
+    struct probe probes[3];
+
+    (void)state;
+    disk(world)->stalled = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        probes[i] = (struct probe){
+            .join = {.wish = {.traffic_class = classes[i],
+                              .deadline_ns = i == 0 ? soon_ns : YB_NEVER},
+                     .done = on_probe},
+            .node = node,
+        };
+        assert_int_equal(yb_node_load(node, record, &name, &probes[i].join), YB_OK);
+    }
+    op = &node->below->loading->load.op;
+    assert_int_equal(op->traffic_class, YB_CLASS_FIRST_TOKEN);
+    assert_true(op->deadline_ns == soon_ns);
+    yb_node_load_leave(node, &probes[1].join);
+    assert_int_equal(op->traffic_class, YB_CLASS_THROUGHPUT);
+    assert_true(op->deadline_ns == soon_ns);
+    yb_node_load_leave(node, &probes[0].join);
+    assert_true(op->deadline_ns == YB_NEVER);
+    disk(world)->stalled = false;
+    store_run_ms(world, STEP_MS);
+    assert_int_equal(probes[2].status, YB_OK);
+    assert_int_equal(probes[2].done, 1);
+    store_steps_end(world);
+}
+
 int
 main(void)
 {
@@ -417,6 +514,8 @@ main(void)
         cmocka_unit_test(test_fetch__says_when_each_block_can_be_here),
         cmocka_unit_test(test_fetch__says_that_a_block_waits_behind_those_of_others),
         cmocka_unit_test(test_fetch__who_joins_a_load_that_ends_gets_the_block),
+        cmocka_unit_test(test_fetch__leaving_does_not_walk_over_those_who_stay),
+        cmocka_unit_test(test_fetch__a_load_is_as_urgent_as_those_who_wait_for_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

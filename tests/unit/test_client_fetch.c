@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/core_internal.h"
+
 #define COUNT    300u
 #define BYTES    4096u
 #define PATIENCE 30 /* Seconds until what has not come counts as lost. */
@@ -313,10 +315,53 @@ test_fetch__calls_back_once_and_refuses_what_makes_no_sense(void **state)
     yb_client_close(&client);
 }
 
+/* An item leaves the list that it waits in from wherever it stands; the others keep their order. */
+static void
+test_fetch__lists_of_items_keep_their_order_whoever_leaves(void **state)
+{
+    static struct yb_core_item items[COUNT];
+    struct yb_core_work work = {.items = items};
+    struct yb_core_list list = {YB_CORE_NONE, YB_CORE_NONE};
+    uint64_t seed = unit_seed("client_fetch");
+    uint32_t model[COUNT];
+    uint32_t outside[COUNT];
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        outside[i] = i;
+    }
+    for (uint32_t step = 0; step < 20000; step++) {
+        uint32_t out = COUNT - count;
+        uint32_t at = (uint32_t)(unit_random(&seed) % COUNT);
+        uint32_t what = (uint32_t)(unit_random(&seed) % 3);
+
+        if (at < out && what == 0) {
+            model[count++] = outside[at];
+            yb_core_push(&work, &list, outside[at], YB_CORE_READY);
+            outside[at] = outside[out - 1];
+        } else if (at < count) {
+            at = what == 1 ? 0 : at;
+            outside[out] = model[at];
+            if (what == 1) {
+                assert_int_equal(yb_core_pop(&work, &list), model[0]);
+            } else {
+                yb_core_take_out(&work, &list, model[at]);
+            }
+            memmove(model + at, model + at + 1, (--count - at) * sizeof(model[0]));
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(yb_core_pop(&work, &list), model[i]);
+    }
+    assert_int_equal(yb_core_pop(&work, &list), YB_CORE_NONE);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fetch__lists_of_items_keep_their_order_whoever_leaves),
         cmocka_unit_test_setup_teardown(test_fetch__says_where_blocks_are_and_brings_each_once,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fetch__hands_an_ordered_list_out_in_its_order, set_up,
