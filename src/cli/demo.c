@@ -6,12 +6,18 @@
 
 #define SECONDS_DEFAULT 40u
 #define SECONDS_MAX     3600u
+#define TOKENS_DEFAULT  1000000u
+#define TOKENS_LEAST    1024u
+#define TOKENS_MAX      2000000u
 
 const struct yb_cli_option yb_cli_demo_options[] = {
     {"store", NULL, "tell another story: two programs share blocks, and a node dies"},
     {"trace", "FILE", "requests in the published format; default: a generated conversation"},
     {"seconds", "N", "that a column takes, of the last four a third; default 40"},
-    {"chaos", NULL, "run the pool, and the pool while a node dies and the object store goes away"},
+    {"chaos", NULL,
+     "run the pool, and the pool while links, a node, the directory and the object store fail"},
+    {"million", NULL, "one request of a million tokens, fetched from the object store by a window"},
+    {"tokens", "N", "that this one has; default 1000000"},
     {"only", "COLUMN", "run one column of the table, as its head has it"},
     {"exit", NULL, "end when the table is printed, on a terminal, too"},
     YB_CLI_STORE_OPTIONS,
@@ -28,14 +34,19 @@ yb_cli_demo(struct yb_cli *cli, int argc, char **argv)
         .chaos = yb_cli_option(cli, "chaos") != NULL,
         .leave = yb_cli_option(cli, "exit") != NULL || cli->json || !cli->terminal,
     };
+    uint64_t tokens = TOKENS_DEFAULT;
 
     (void)argc;
     (void)argv;
     if (yb_cli_option(cli, "store") != NULL) {
         return yb_cli_demo_store(cli);
     }
-    if (!yb_cli_option_number(cli, "seconds", 1, SECONDS_MAX, &wish.seconds)) {
+    if (!yb_cli_option_number(cli, "seconds", 1, SECONDS_MAX, &wish.seconds) ||
+        !yb_cli_option_number(cli, "tokens", TOKENS_LEAST, TOKENS_MAX, &tokens)) {
         return YB_CLI_EXIT_REFUSED;
+    }
+    if (yb_cli_option(cli, "million") != NULL) {
+        return yb_cli_demo_million(cli, tokens);
     }
     return yb_cli_demo_live(cli, &wish);
 }

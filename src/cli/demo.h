@@ -4,9 +4,10 @@
  *
  *     demo.c          which one
  *     demo_live.c     a workload on a cluster: what the pool saves
+ *     demo_million.c  one request of a million tokens, through a window; demo_reader.h: its reader
  *     demo_store.c    two programs that share blocks, and a node that dies
  *     demo_cluster.h  the processes of a cluster
- *     demo_chaos.h    what befalls it
+ *     demo_chaos.h    what befalls it; demo_links.h: links that are cut
  *     demo_run.h      a workload that is sent to it
  *     demo_table.c    what came of it, as a table and as JSON
  */
@@ -26,6 +27,9 @@ struct yb_demo_wish {
 
 int yb_cli_demo_live(struct yb_cli *cli, const struct yb_demo_wish *wish);
 int yb_cli_demo_store(struct yb_cli *cli);
+
+/* One request of so many tokens. */
+int yb_cli_demo_million(struct yb_cli *cli, uint64_t tokens);
 
 /* ---- demo_table.c ---------------------------------------------------------------------------- */
 

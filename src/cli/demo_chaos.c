@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/demo_chaos.h"
 
-#include "base/check.h"
 #include "base/clock.h"
+
+#define CUT_NS    (500 * YB_NS_PER_MS)
+#define CUT_SHARE 0.01
+#define SEED      20261130u
 
 static bool
 kill_node(struct yb_demo_cluster *cluster)
 {
-    yb_demo_kill(
-        &cluster->servers[YB_DEMO_NODES]); /* The last one: the directory is before them. */
+    yb_demo_cluster_kill_node(cluster, YB_DEMO_NODES - 1);
     return true;
 }
 
@@ -33,36 +35,42 @@ be_back(struct yb_demo_cluster *cluster)
 static const struct {
     double at; /* Share of the time. */
     bool (*happen)(struct yb_demo_cluster *cluster);
-} events[] = {{0.25, kill_node}, {0.40, be_slow}, {0.55, be_gone}, {0.75, be_back}};
+    const char *failure;
+} events[] = {
+    {0.15, kill_node, "the node could not be killed"},
+    {0.30, yb_demo_cluster_restart_directory, "the directory did not come back"},
+    {0.45, be_slow, "the object store could not be moved away"},
+    {0.60, be_gone, "the object store could not be taken away"},
+    {0.80, be_back, "the object store could not be brought back"},
+};
 
-static void *
-befall(void *context)
+/* Cut links until then. */
+static void
+cut_until(struct yb_demo_chaos *chaos, const struct yb_demo_cluster *cluster, uint64_t until_ns)
 {
-    struct yb_demo_chaos *chaos = context;
-    double passed = 0;
+    const struct yb_clock *clock = yb_clock_system();
 
+    for (uint64_t now_ns; (now_ns = yb_clock_now(clock)) < until_ns;) {
+        yb_demo_pause(until_ns - now_ns < CUT_NS ? until_ns - now_ns : CUT_NS);
+        if (chaos->links_error == 0) {
+            chaos->links_error = yb_demo_cluster_cut(cluster, &chaos->links, CUT_SHARE);
+        }
+    }
+}
+
+const char *
+yb_demo_chaos(struct yb_demo_chaos *chaos, struct yb_demo_cluster *cluster, double seconds)
+{
+    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    const char *failure = NULL;
+
+    *chaos = (struct yb_demo_chaos){.links.random = {SEED}};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        yb_demo_pause((uint64_t)((events[i].at - passed) * chaos->seconds * 1e9));
-        passed = events[i].at;
-        chaos->failed = !events[i].happen(chaos->cluster) || chaos->failed;
+        cut_until(chaos, cluster, begun_ns + (uint64_t)(events[i].at * seconds * 1e9));
+        if (!events[i].happen(cluster)) {
+            failure = events[i].failure;
+        }
     }
-    return NULL;
-}
-
-bool
-yb_demo_chaos_begin(struct yb_demo_chaos *chaos, struct yb_demo_cluster *cluster, double seconds)
-{
-    *chaos = (struct yb_demo_chaos){.cluster = cluster, .seconds = seconds};
-    chaos->runs = pthread_create(&chaos->thread, NULL, befall, chaos) == 0;
-    return chaos->runs;
-}
-
-bool
-yb_demo_chaos_end(struct yb_demo_chaos *chaos)
-{
-    if (chaos->runs) {
-        YB_ASSERT(pthread_join(chaos->thread, NULL) == 0);
-        chaos->runs = false;
-    }
-    return !chaos->failed;
+    cut_until(chaos, cluster, begun_ns + (uint64_t)(seconds * 1e9));
+    return failure;
 }

@@ -19,6 +19,8 @@
 #define LOOK_NS    (20 * YB_NS_PER_MS)
 #define SSD_BYTES  "256m"
 #define RECORDS    "262144"
+#define ANYWHERE   "127.0.0.1:0"
+#define DIRECTORY  0u /* Which server it is; the nodes come next, if there is a pool. */
 #define SWEEPS_MAX 60u
 #define SWEEP_NS   (500 * YB_NS_PER_MS)
 
@@ -85,15 +87,22 @@ keep_text(const json_t *ready, const char *name, char text_out[YB_ADDRESS_TEXT_B
     (void)snprintf(text_out, YB_ADDRESS_TEXT_BYTES, "%s", text != NULL ? text : "");
 }
 
-/* Start it; it goes on while it gets ready. */
+/* Start it as that server; it goes on while it gets ready. */
+static bool
+launch_as(struct yb_demo_cluster *cluster, struct line *line, uint32_t index)
+{
+    if (!yb_demo_start(line->words, &cluster->servers[index])) {
+        (void)snprintf(cluster->why, sizeof(cluster->why), "%.32s did not start", line->words[0]);
+        return false;
+    }
+    return true;
+}
+
 static bool
 launch(struct yb_demo_cluster *cluster, struct line *line)
 {
-    struct yb_demo_server *server = &cluster->servers[cluster->server_count];
-
     YB_ASSERT(cluster->server_count < YB_DEMO_PROCESSES);
-    if (!yb_demo_start(line->words, server)) {
-        (void)snprintf(cluster->why, sizeof(cluster->why), "%.32s did not start", line->words[0]);
+    if (!launch_as(cluster, line, cluster->server_count)) {
         return false;
     }
     cluster->server_count++;
@@ -114,19 +123,31 @@ await_ready(struct yb_demo_cluster *cluster, uint32_t index, const char *what)
     return ready;
 }
 
+/* Where it was before, if it was. */
+static struct line
+directory_line(const struct yb_demo_cluster *cluster)
+{
+    struct line line = begin("directory");
+    bool again = cluster->directory[0] != '\0';
+
+    add_two(&line, "--listen", again ? cluster->directory : ANYWHERE);
+    add_two(&line, "--http", again ? cluster->admin : ANYWHERE);
+    add_two(&line, "--directory-records", RECORDS);
+    add_path(&line, "--cluster-file", cluster, "cluster.json");
+    return line;
+}
+
 static bool
 start_directory(struct yb_demo_cluster *cluster)
 {
-    struct line line = begin("directory");
+    struct line line = directory_line(cluster);
     json_t *ready;
 
-    add_two(&line, "--listen", "127.0.0.1:0");
-    add_two(&line, "--http", "127.0.0.1:0");
-    add_two(&line, "--directory-records", RECORDS);
+    YB_ASSERT(cluster->server_count == DIRECTORY);
     if (!launch(cluster, &line)) {
         return false;
     }
-    ready = await_ready(cluster, cluster->server_count - 1, "the directory");
+    ready = await_ready(cluster, DIRECTORY, "the directory");
     keep_text(ready, "published", cluster->directory);
     keep_text(ready, "http", cluster->admin);
     (void)snprintf(cluster->watch, sizeof(cluster->watch), "%s", cluster->admin);
@@ -142,17 +163,19 @@ launch_node(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape, 
     char url[WORD_BYTES];
 
     (void)snprintf(name, sizeof(name), "node%u", index);
-    add_two(&line, "--listen", "127.0.0.1:0");
+    add_two(&line, "--listen", ANYWHERE);
     add_two(&line, "--directory", cluster->directory);
     add_two(&line, "--name", name);
     add_two(&line, "--memory", shape->node_memory);
-    add_path(&line, "--data-dir", cluster, name);
-    add_two(&line, "--node-ssd-bytes", SSD_BYTES);
+    if (shape->disks) {
+        add_path(&line, "--data-dir", cluster, name);
+        add_two(&line, "--node-ssd-bytes", SSD_BYTES);
+    }
     (void)snprintf(url, sizeof(url), "file:%s/objects?far=%s/far", cluster->folder,
                    cluster->folder);
     add_two(&line, "--object-store", url);
     add_two(&line, "--node-object-layout", "packed");
-    add_two(&line, "--http", "127.0.0.1:0");
+    add_two(&line, "--http", ANYWHERE);
     return launch(cluster, &line);
 }
 
@@ -182,14 +205,20 @@ start_nodes(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
     return true;
 }
 
+static const char *
+mode_of(const struct yb_demo_shape *shape)
+{
+    return shape->coupled ? "coupled" : "disaggregated";
+}
+
 static bool
 start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
 {
     struct line line = begin("conductor");
     json_t *ready;
 
-    add_two(&line, "--http", "127.0.0.1:0");
-    add_two(&line, "--mode", "disaggregated");
+    add_two(&line, "--http", ANYWHERE);
+    add_two(&line, "--mode", mode_of(shape));
     add_number(&line, "--block-tokens", shape->block_tokens);
     /* What is moved for its heat is moved without end: a run would never be at rest. */
     add_two(&line, "--conductor-heat-ms", "0");
@@ -205,7 +234,8 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     if (!launch(cluster, &line)) {
         return false;
     }
-    ready = await_ready(cluster, cluster->server_count - 1, "the conductor");
+    cluster->conductor_index = cluster->server_count - 1;
+    ready = await_ready(cluster, cluster->conductor_index, "the conductor");
     keep_text(ready, "http", cluster->conductor);
     json_decref(ready);
     return ready != NULL;
@@ -217,14 +247,19 @@ launch_engine(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
     struct yb_demo_engine *engine = &cluster->engines[index];
     struct line line = begin("engine");
     char text[YB_ADDRESS_TEXT_BYTES + 8];
-    bool prefill = index < YB_DEMO_ENGINES / 2;
+    uint32_t half = shape->engines / 2;
+    bool prefill = index < half;
+    const char *roles = shape->coupled ? "both" : prefill ? "prefill" : "decode";
 
-    (void)snprintf(engine->name, sizeof(engine->name), "%c%u", prefill ? 'p' : 'd',
-                   prefill ? index : index - YB_DEMO_ENGINES / 2);
-    add_two(&line, "--http-listen", "127.0.0.1:0");
+    (void)snprintf(engine->name, sizeof(engine->name), "%c%u",
+                   shape->coupled ? 'e'
+                   : prefill      ? 'p'
+                                  : 'd',
+                   shape->coupled || prefill ? index : index - half);
+    add_two(&line, "--http-listen", ANYWHERE);
     add_two(&line, "--name", engine->name);
-    add_two(&line, "--roles", prefill ? "prefill" : "decode");
-    add_two(&line, "--mode", "disaggregated");
+    add_two(&line, "--roles", roles);
+    add_two(&line, "--mode", mode_of(shape));
     add_two(&line, "--model", shape->model);
     (void)snprintf(text, sizeof(text), "%g", shape->time_scale);
     add_two(&line, "--time-scale", text);
@@ -258,12 +293,13 @@ start_engines(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
 {
     uint32_t first = cluster->server_count;
 
-    for (uint32_t i = 0; i < YB_DEMO_ENGINES; i++) {
+    YB_ASSERT(shape->engines <= YB_DEMO_ENGINES);
+    for (uint32_t i = 0; i < shape->engines; i++) {
         if (!launch_engine(cluster, shape, i)) {
             return false;
         }
     }
-    for (uint32_t i = 0; i < YB_DEMO_ENGINES; i++) {
+    for (uint32_t i = 0; i < shape->engines; i++) {
         json_t *ready = await_ready(cluster, first + i, "an engine");
 
         keep_text(ready, "http", cluster->engines[i].http);
@@ -275,20 +311,21 @@ start_engines(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
     return true;
 }
 
-/* How many instances, or nodes, the conductor knows. */
+/* Whether the conductor knows of all of them. */
 static bool
-all_known(struct yb_curl *curl, const struct yb_demo_cluster *cluster, bool pool)
+all_known(struct yb_curl *curl, const struct yb_demo_cluster *cluster,
+          const struct yb_demo_shape *shape)
 {
     json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/conductor", NULL, NULL);
     json_int_t instances = json_integer_value(json_object_get(told, "instances"));
     json_int_t nodes = json_integer_value(json_object_get(told, "nodes"));
 
     json_decref(told);
-    return instances == YB_DEMO_ENGINES && (!pool || nodes >= YB_DEMO_NODES);
+    return instances == shape->engines && (!shape->pool || nodes >= YB_DEMO_NODES);
 }
 
 static bool
-await_all(struct yb_demo_cluster *cluster, bool pool)
+await_all(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
 {
     const struct yb_clock *clock = yb_clock_system();
     uint64_t until_ns = yb_clock_now(clock) + ALL_NS;
@@ -299,7 +336,7 @@ await_all(struct yb_demo_cluster *cluster, bool pool)
         return false;
     }
     while (!known && yb_clock_now(clock) < until_ns) {
-        known = all_known(curl, cluster, pool);
+        known = all_known(curl, cluster, shape);
         if (!known) {
             yb_demo_pause(LOOK_NS);
         }
@@ -421,7 +458,7 @@ yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
         return false;
     }
     return start_conductor(cluster, shape) && start_engines(cluster, shape) &&
-           await_all(cluster, shape->pool);
+           await_all(cluster, shape);
 }
 
 /* The most memory that a process has had; 0: nobody knows. */
@@ -443,6 +480,52 @@ peak_memory(pid_t pid)
         (void)fclose(file);
     }
     return (uint64_t)kib * 1024;
+}
+
+/* End a process without a word. */
+static void
+kill_server(struct yb_demo_cluster *cluster, uint32_t index)
+{
+    cluster->memory_bytes += peak_memory(cluster->servers[index].pid);
+    yb_demo_kill(&cluster->servers[index]);
+}
+
+void
+yb_demo_cluster_kill_node(struct yb_demo_cluster *cluster, uint32_t node)
+{
+    YB_ASSERT(node < YB_DEMO_NODES && cluster->directory[0] != '\0');
+    kill_server(cluster, DIRECTORY + 1 + node);
+}
+
+bool
+yb_demo_cluster_restart_directory(struct yb_demo_cluster *cluster)
+{
+    struct line line = directory_line(cluster);
+    json_t *ready;
+
+    YB_ASSERT(cluster->directory[0] != '\0');
+    kill_server(cluster, DIRECTORY);
+    if (!launch_as(cluster, &line, DIRECTORY)) {
+        return false;
+    }
+    ready = await_ready(cluster, DIRECTORY, "the directory that was started again");
+    json_decref(ready);
+    return ready != NULL;
+}
+
+int
+yb_demo_cluster_cut(const struct yb_demo_cluster *cluster, struct yb_demo_links *links,
+                    double share)
+{
+    pid_t pids[YB_DEMO_PROCESSES];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < cluster->server_count; i++) {
+        if (cluster->servers[i].pid > 0 && i != cluster->conductor_index) {
+            pids[count++] = cluster->servers[i].pid;
+        }
+    }
+    return yb_demo_links_cut(links, pids, count, share);
 }
 
 bool

@@ -3,7 +3,7 @@
  * demo_cluster.h -- a whole cluster on this machine, as processes of this program.
  *
  *     directory, conductor, 3 nodes (memory, disk, a folder of objects that is far away),
- *     2 engines for prefill, 2 for decode
+ *     2 engines for prefill, 2 for decode; or as many that do both
  *
  * All listen on ports of their own on loopback; the folders are below one that goes with the
  * cluster.
@@ -15,18 +15,22 @@
 #define YB_CLI_DEMO_CLUSTER_H
 
 #include "cli/ask.h"
+#include "cli/demo_links.h"
 #include "cli/demo_process.h"
 
 #define YB_DEMO_NODES     3u
-#define YB_DEMO_ENGINES   4u /* The first half is for prefill. */
+#define YB_DEMO_ENGINES   4u /* At most. */
 #define YB_DEMO_PROCESSES (2u + YB_DEMO_NODES + YB_DEMO_ENGINES)
 #define YB_DEMO_FOLDER    40u
 
 /* What a cluster is like. */
 struct yb_demo_shape {
-    bool pool;    /* Engines share blocks in the nodes; or each has its own memory alone. */
-    bool classes; /* Stores are of another class than loads. */
-    bool ahead;   /* Blocks are loaded ahead. */
+    bool pool;        /* Engines share blocks in the nodes; or each has its own memory alone. */
+    bool classes;     /* Stores are of another class than loads. */
+    bool ahead;       /* Blocks are loaded ahead. */
+    uint32_t engines; /* How many; 0: somebody else computes. */
+    bool coupled;     /* Each does both; otherwise the first half is for prefill. */
+    bool disks;       /* Nodes have them. */
     uint64_t
         load_rate; /* Bytes per second of an engine's link to the store; 0: as fast as it is. */
     const char *model;
@@ -48,6 +52,7 @@ struct yb_demo_cluster {
     char folder[YB_DEMO_FOLDER];
     struct yb_demo_server servers[YB_DEMO_PROCESSES]; /* In the order in which they started. */
     uint32_t server_count;
+    uint32_t conductor_index; /* Which of them it is. */
     char directory[YB_ADDRESS_TEXT_BYTES];
     char conductor[YB_ADDRESS_TEXT_BYTES];                         /* Its HTTP. */
     char admin[YB_ADDRESS_TEXT_BYTES];                             /* The directory's. */
@@ -69,5 +74,17 @@ bool yb_demo_cluster_stop(struct yb_demo_cluster *cluster);
 
 /* Write how far away the object store is from now on: milliseconds, or "gone". */
 bool yb_demo_cluster_far(const struct yb_demo_cluster *cluster, const char *text);
+
+/* Of a cluster with a pool: kill a node (-9), which does not come back. */
+void yb_demo_cluster_kill_node(struct yb_demo_cluster *cluster, uint32_t node);
+
+/* And kill the directory, and start it again where it was. False: `why` says why it is not back. */
+bool yb_demo_cluster_restart_directory(struct yb_demo_cluster *cluster);
+
+/* Cut links between the processes, and those to engines from outside, as yb_demo_links_cut() does.
+ * A question to the conductor is spared: whoever does not hear its decision leaves a request that
+ * is taken for running until the conductor forgets it, after minutes. */
+int yb_demo_cluster_cut(const struct yb_demo_cluster *cluster, struct yb_demo_links *links,
+                        double share);
 
 #endif /* YB_CLI_DEMO_CLUSTER_H */

@@ -145,12 +145,13 @@ add_engine(struct yb_demo_column *column, const json_t *told)
     }
 }
 
-/* Whether an engine has stored what it will; false: not yet, or it does not answer. */
+/* Whether an engine has stored what it will; false: not yet, or it does not answer. What it holds
+ * for an engine that never asked, as its link was cut, may still be there. */
 static bool
 engine_settled(struct yb_curl *curl, const struct yb_demo_engine *engine)
 {
     json_t *told = yb_ask_by(curl, engine->http, "/v1/engine", NULL, NULL);
-    bool settled = told != NULL && count_of(told, "stores") == 0 && count_of(told, "held") == 0;
+    bool settled = told != NULL && count_of(told, "stores") == 0;
 
     json_decref(told);
     return settled;

@@ -15,6 +15,7 @@
  * trace's sessions are taken that computing everything would take LOAD of the time of the engines
  * for prefill.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,8 @@ static const struct act acts[YB_DEMO_COLUMNS] = {
      .load_rate = SLOW_LINK_BYTES,
      .beside = 5},
     {.name = "chaos",
-     .doing = "the pool, while a node is killed, and the object store is slow, then gone",
+     .doing = "the pool, while links are cut, a node is killed, the directory is started again, "
+              "and the object store is slow, then gone",
      WITH_POOL,
      .chaos = true,
      .beside = 2},
@@ -195,6 +197,8 @@ shape_of(const struct act *act)
         .pool = act->pool,
         .classes = act->classes,
         .ahead = act->ahead,
+        .engines = YB_DEMO_ENGINES,
+        .disks = true,
         .load_rate = act->load_rate,
         .model = MODEL,
         .time_scale = TIME_SCALE,
@@ -222,41 +226,84 @@ say(const struct live *live, const struct yb_demo_column *column)
             (unsigned long long)column->wrong_bytes);
 }
 
+/* An act while it is played. */
+struct scene {
+    struct live *live;
+    const struct act *act;
+    struct yb_demo_shape shape;
+    struct yb_demo_work work;
+    struct yb_demo_column *column;
+    bool ran;
+};
+
+static void *
+send_requests(void *context)
+{
+    struct scene *scene = context;
+
+    scene->ran = yb_demo_run(&scene->live->cluster, &scene->shape, &scene->work, &scene->live->cost,
+                             scene->column);
+    return NULL;
+}
+
+/* Send the requests from a thread, as what befalls the cluster comes from this one. */
+static bool
+send_in_chaos(struct scene *scene)
+{
+    struct live *live = scene->live;
+    struct yb_demo_chaos chaos;
+    const char *failure;
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, send_requests, scene) != 0) {
+        return fail(live, scene->act->doing, yb_status_text(YB_NO_MEMORY));
+    }
+    failure = yb_demo_chaos(&chaos, &live->cluster, (double)live->wish->seconds);
+    YB_ASSERT(pthread_join(thread, NULL) == 0);
+    scene->column->links_cut = chaos.links.cut;
+    if (chaos.links_error != 0) {
+        fprintf(live->cli->err,
+                "yuebing demo: no links were cut: %s; a process must be allowed to look into those "
+                "that it started (pidfd_getfd in the container's seccomp profile, "
+                "kernel.yama.ptrace_scope at most 1)\n",
+                strerror(chaos.links_error));
+    }
+    return failure == NULL || fail(live, scene->act->doing, failure);
+}
+
 /* Play an act; the cluster is left as it is. */
 static bool
 play(struct live *live, uint32_t index)
 {
     const struct act *act = &acts[index];
-    const struct yb_demo_shape shape = shape_of(act);
-    const struct yb_demo_work work = {
-        .trace = live->trace,
-        .count = act->brief ? live->brief_count : live->whole_count,
-        .speed = SPEED,
-        .answer_max = ANSWER_MAX,
-        .unique = act->unique,
+    struct scene scene = {
+        .live = live,
+        .act = act,
+        .shape = shape_of(act),
+        .work = {.trace = live->trace,
+                 .count = act->brief ? live->brief_count : live->whole_count,
+                 .speed = SPEED,
+                 .answer_max = ANSWER_MAX,
+                 .unique = act->unique},
+        .column = &live->report.columns[index],
     };
-    struct yb_demo_column *column = &live->report.columns[index];
-    struct yb_demo_chaos chaos = {.runs = false};
-    bool ran;
     FILE *out = live->cli->json ? live->cli->err : live->cli->out;
 
-    fprintf(out, "%s: %u requests\n", act->doing, work.count);
+    fprintf(out, "%s: %u requests\n", act->doing, scene.work.count);
     (void)fflush(out);
-    column->name = act->name;
-    if (!yb_demo_cluster_start(&live->cluster, live->cli, &shape)) {
+    scene.column->name = act->name;
+    if (!yb_demo_cluster_start(&live->cluster, live->cli, &scene.shape)) {
         return fail(live, "the cluster", live->cluster.why);
     }
-    if (act->chaos && !yb_demo_chaos_begin(&chaos, &live->cluster, (double)live->wish->seconds)) {
-        return fail(live, act->doing, yb_status_text(YB_NO_MEMORY));
+    if (!act->chaos) {
+        (void)send_requests(&scene);
+    } else if (!send_in_chaos(&scene)) {
+        return false;
     }
-    ran = yb_demo_run(&live->cluster, &shape, &work, &live->cost, column);
-    if (!yb_demo_chaos_end(&chaos)) {
-        return fail(live, act->doing, "the object store could not be moved");
-    }
-    if (!ran) {
+    if (!scene.ran) {
         return fail(live, act->doing, live->cluster.why);
     }
-    say(live, column);
+    say(live, scene.column);
     live->report.beside[index] = act->beside;
     return true;
 }

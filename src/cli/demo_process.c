@@ -17,6 +17,7 @@
 #define PROGRAM         "/proc/self/exe"
 #define WORDS_MAX       64u
 #define WAIT_MS         20000
+#define WORK_MS         600000 /* Of a process that does something for us. */
 #define CALL_TIMEOUT_NS (10 * YB_NS_PER_S)
 
 static const uint32_t sizes[YB_DEMO_SIZES] = {4096, 65536, 1048576};
@@ -74,10 +75,11 @@ yb_demo_start(const char *const *words, struct yb_demo_server *server_out)
     _exit(YB_CLI_EXIT_FAILED);
 }
 
-/* Read `room` bytes, or up to the end of a line, or, without a buffer, up to the end of the output.
- * Returns how many came; -1: time is up, or it ended before. */
+/* Read `room` bytes, or up to the end of a line, or, without a buffer, up to the end of the output,
+ * waiting for each byte at most so long. Returns how many came; -1: time is up, or it ended before.
+ */
 static ssize_t
-read_some(int fd, char *bytes, size_t room, bool line)
+read_some(int fd, char *bytes, size_t room, bool line, int wait_ms)
 {
     size_t have = 0;
 
@@ -86,7 +88,7 @@ read_some(int fd, char *bytes, size_t room, bool line)
         char byte;
         ssize_t got = -1;
 
-        if (poll(&ready, 1, WAIT_MS) > 0) {
+        if (poll(&ready, 1, wait_ms) > 0) {
             got = read(fd, &byte, 1);
         }
         if (got <= 0) {
@@ -109,13 +111,13 @@ read_some(int fd, char *bytes, size_t room, bool line)
 bool
 yb_demo_ready(const struct yb_demo_server *server, char line_out[YB_DEMO_LINE_BYTES])
 {
-    return read_some(server->out_fd, line_out, YB_DEMO_LINE_BYTES, true) >= 0;
+    return read_some(server->out_fd, line_out, YB_DEMO_LINE_BYTES, true, WAIT_MS) >= 0;
 }
 
 bool
 yb_demo_reap(struct yb_demo_server *server)
 {
-    bool in_time = read_some(server->out_fd, NULL, 0, false) == 0;
+    bool in_time = read_some(server->out_fd, NULL, 0, false, WAIT_MS) == 0;
     int state = 0;
 
     if (!in_time) {
@@ -298,28 +300,35 @@ be_program(const struct yb_client_options *options, struct program *program)
     }
 }
 
-/* In the child: never returns. */
-static void
-child_main(const struct yb_client_options *options, bool writer, int fd)
-{
-    struct program *program = calloc(1, sizeof(*program));
-    ssize_t written = -1;
+/* What a program is asked for. */
+struct order {
+    const struct yb_client_options *options;
+    bool writer;
+};
 
-    if (program != NULL) {
-        program->writer = writer;
-        program->bytes = malloc(YB_DEMO_BLOCKS / 2 * (size_t)sizes[YB_DEMO_SIZES - 1]);
-        program->model = malloc(sizes[YB_DEMO_SIZES - 1]);
+static bool
+run_program(const void *context, void *result_out)
+{
+    const struct order *order = context;
+    struct program *program = calloc(1, sizeof(*program));
+
+    if (program == NULL) {
+        return false;
     }
-    if (program != NULL && program->bytes != NULL && program->model != NULL) {
-        be_program(options, program);
-        written = write(fd, &program->result, sizeof(program->result));
+    program->writer = order->writer;
+    program->bytes = malloc(YB_DEMO_BLOCKS / 2 * (size_t)sizes[YB_DEMO_SIZES - 1]);
+    program->model = malloc(sizes[YB_DEMO_SIZES - 1]);
+    if (program->bytes == NULL || program->model == NULL) {
+        return false;
     }
-    _exit(written == (ssize_t)sizeof(program->result) ? 0 : YB_CLI_EXIT_FAILED);
+    be_program(order->options, program);
+    memcpy(result_out, &program->result, sizeof(program->result));
+    return true;
 }
 
 bool
-yb_demo_program(const struct yb_client_options *options, bool writer,
-                struct yb_demo_result *result_out)
+yb_demo_elsewhere(bool (*work)(const void *context, void *result_out), const void *context,
+                  void *result_out, size_t result_bytes)
 {
     struct yb_demo_server process = {.out_fd = -1};
     int fd = -1;
@@ -327,13 +336,23 @@ yb_demo_program(const struct yb_client_options *options, bool writer,
 
     process.pid = start(&fd);
     if (process.pid == 0) {
-        child_main(options, writer, fd);
+        ok = work(context, result_out) &&
+             write(fd, result_out, result_bytes) == (ssize_t)result_bytes;
+        _exit(ok ? 0 : YB_CLI_EXIT_FAILED);
     }
     if (process.pid < 0) {
         return false;
     }
     process.out_fd = fd;
-    ok = read_some(fd, (char *)result_out, sizeof(*result_out), false) ==
-         (ssize_t)sizeof(*result_out);
+    ok = read_some(fd, result_out, result_bytes, false, WORK_MS) == (ssize_t)result_bytes;
     return yb_demo_reap(&process) && ok;
+}
+
+bool
+yb_demo_program(const struct yb_client_options *options, bool writer,
+                struct yb_demo_result *result_out)
+{
+    const struct order order = {.options = options, .writer = writer};
+
+    return yb_demo_elsewhere(run_program, &order, result_out, sizeof(*result_out));
 }

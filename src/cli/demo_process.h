@@ -55,6 +55,11 @@ void yb_demo_pause(uint64_t span_ns);
 /* Be killed, by -9. */
 void yb_demo_kill(struct yb_demo_server *server);
 
+/* Have another process, a copy of this one, do some work; what it writes at `result_out` there, of
+ * at most PIPE_BUF bytes, comes here. False: it did not come back, or `work` said so. */
+bool yb_demo_elsewhere(bool (*work)(const void *context, void *result_out), const void *context,
+                       void *result_out, size_t result_bytes);
+
 /* Have another process put all blocks (or read and compare them). False: it did not come back. */
 bool yb_demo_program(const struct yb_client_options *options, bool writer,
                      struct yb_demo_result *result_out);

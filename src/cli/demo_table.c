@@ -159,6 +159,17 @@ cell_verified(const struct yb_demo_report *report, uint32_t index, uint32_t argu
     }
 }
 
+/* What failing cost: requests that were asked again; links that were cut. */
+static void
+cell_chaos(const struct yb_demo_report *report, uint32_t index, uint32_t argument,
+           char cell_out[CELL_BYTES])
+{
+    const struct yb_demo_column *column = column_of(report, index);
+
+    (void)snprintf(cell_out, CELL_BYTES, "%" PRIu64,
+                   argument == 0 ? column->retried : column->links_cut);
+}
+
 static void
 cell_busy(const struct yb_demo_report *report, uint32_t index, uint32_t argument,
           char cell_out[CELL_BYTES])
@@ -197,6 +208,8 @@ static const struct {
     {"TTFT, predicted / took", cell_ready, 1},
     {"verified, MB", cell_verified, 0},
     {"wrong bytes", cell_verified, 1},
+    {"asked again", cell_chaos, 0},
+    {"links cut", cell_chaos, 1},
     {"CPU busy, %", cell_busy, 0},
 };
 
@@ -309,6 +322,7 @@ counts_json(const struct yb_demo_column *column)
         {"instructions_issued", column->issued},
         {"instructions_terminal", column->terminal},
         {"instructions_open", column->open},
+        {"links_cut", column->links_cut},
         {"memory_bytes", column->memory_bytes},
     };
     json_t *object = json_object();

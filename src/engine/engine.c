@@ -80,13 +80,17 @@ start(struct yb_engine *engine)
         .changed = on_block,
         .owner = engine,
     };
-    const uint64_t bytes = pool.slots * options->block_bytes;
+    const uint64_t bytes = (pool.slots * options->block_bytes + 7) / 8 * 8;
+    const uint64_t ticket_bytes = pool.slots * sizeof(*engine->tickets);
     void *memory = NULL;
     enum yb_status status = yb_kv_pool_create(&pool, &engine->pool);
 
     if (status == YB_OK) {
-        status = yb_transfer_alloc(options->transfer, bytes, NULL, &memory);
+        status = yb_transfer_alloc(options->transfer, bytes + ticket_bytes, NULL, &memory);
         engine->memory = memory;
+    }
+    if (status == YB_OK) {
+        engine->tickets = (uint64_t *)(void *)(engine->memory + bytes);
     }
     if (status == YB_OK && options->client != NULL) {
         status = yb_client_register(options->client, engine->memory, bytes);
@@ -393,7 +397,8 @@ yb_engine_handover(struct yb_engine_request *request, struct yb_engine_handover 
     status = request->state == YB_ENGINE_HELD ? YB_OK : YB_NOT_FOUND;
     if (status == YB_OK) {
         *handover_out = (struct yb_engine_handover){
-            .ticket = request->ticket,
+            .ticket = *request->ticket,
+            .ticket_at = (uintptr_t)request->ticket,
             .first_token = request->tokens[request->prompt_tokens],
             .block_count = yb_engine_blocks_of(engine, request->prompt_tokens),
             .addresses = request->addresses,

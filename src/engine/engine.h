@@ -29,7 +29,9 @@
  *       be.
  *   N3  A request is begun when the memory it may need at most is reserved: none is stopped in the
  *       middle for want of it.
- *   N4  Queue, memory, threads and what is kept for others are bounded; what is kept has an expiry.
+ *   N4  Of what is pulled the holder still had every block when the last byte had been read: its
+ *       ticket is read after that, and is gone before a block can become something else.
+ *   N5  Queue, memory, threads and what is kept for others are bounded; what is kept has an expiry.
  *
  * Threads   One that computes, some that load and store. Any may ask, read and cancel.
  * Memory    A request is the asker's until release, and the engine's until it has ended.
@@ -97,6 +99,7 @@ struct yb_engine_options {
 struct yb_engine_handover {
     char address[64]; /* Of the holder's transfer engine. */
     uint64_t ticket;
+    uint64_t ticket_at; /* Where it is written there, as long as the request is held. */
     uint32_t first_token;
     uint32_t block_count;      /* Blocks of the prompt, the last perhaps in part. */
     const uint64_t *addresses; /* Of their bytes there. */

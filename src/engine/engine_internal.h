@@ -115,7 +115,7 @@ struct yb_engine_request {
 
     struct yb_engine_handover from;
     uint64_t *addresses; /* Of `from`, or of what is held. */
-    uint64_t ticket;     /* HELD: what releases it. */
+    uint64_t *ticket;    /* HELD: what releases it, where others read it. */
     uint64_t expires_ns;
 
     struct yb_engine_outcome outcome;
@@ -137,7 +137,8 @@ struct yb_engine {
     char model[YB_ENGINE_MODEL_BYTES];
     const struct yb_clock *clock;
     uint64_t part_bytes;
-    uint8_t *memory; /* Of the pool: slot by slot. */
+    uint8_t *memory;   /* Of the pool: slot by slot. */
+    uint64_t *tickets; /* Behind it: of what is held, as many as slots; 0: none. */
     pthread_t thread;
     bool thread_runs;
 

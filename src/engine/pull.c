@@ -39,44 +39,74 @@ place(struct pull *pull)
     }
 }
 
-/* Read them, and tell the holder. */
+/* Read some memory, and wait until that has ended; the holder is then sent `ticket`, unless it is
+ * NULL. */
 static enum yb_status
-read_blocks(struct pull *pull)
+read_items(const struct pull *pull, yb_transfer_peer peer, const struct yb_transfer_item *items,
+           uint32_t count, const uint64_t *ticket)
 {
-    struct yb_engine *engine = pull->engine;
-    struct yb_transfer *transfer = engine->options.transfer;
     const struct yb_engine_request *request = pull->request;
+    struct yb_transfer *transfer = pull->engine->options.transfer;
     const struct yb_transfer_batch_options options = {
         .struct_bytes = sizeof(options),
-        .timeout_ns = engine->options.load_timeout_ns,
+        .timeout_ns = pull->engine->options.load_timeout_ns,
         .work_class = request->work_class,
         .trace_id = request->trace_id,
         .parent_span = request->load_span,
-        .notify = &request->from.ticket,
-        .notify_bytes = sizeof(request->from.ticket),
+        .notify = ticket,
+        .notify_bytes = ticket != NULL ? sizeof(*ticket) : 0,
     };
     struct yb_transfer_batch_status ended = {.status = YB_IN_PROGRESS};
-    struct yb_transfer_probe probe;
-    yb_transfer_peer peer;
     yb_transfer_batch batch;
-    enum yb_status status = yb_transfer_open(transfer, request->from.address, &peer);
+    enum yb_status status = yb_transfer_submit(transfer, peer, items, count, &options, &batch);
 
-    if (status != YB_OK) {
-        return status;
-    }
-    /* A batch waits for a peer that may come back. This one would come back without the blocks. */
-    status = yb_transfer_ask(transfer, peer, ALIVE_NS, &probe);
-    if (status != YB_OK) {
-        (void)!yb_transfer_close(transfer, peer);
-        return status;
-    }
-    status = yb_transfer_submit(transfer, peer, pull->items, pull->blocks, &options, &batch);
     if (status == YB_OK) {
         while (yb_transfer_wait(transfer, batch, options.timeout_ns) == YB_TIMED_OUT) {
         }
         status = yb_transfer_poll(transfer, batch, &ended, NULL, 0);
         status = status == YB_OK ? ended.status : status;
         (void)!yb_transfer_release(transfer, batch);
+    }
+    return status;
+}
+
+/* N4: the ticket is still there after all blocks were read; then the holder may let go. */
+static enum yb_status
+read_ticket(const struct pull *pull, yb_transfer_peer peer)
+{
+    const struct yb_engine_handover *from = &pull->request->from;
+    uint64_t found = 0;
+    const struct yb_transfer_item item = {
+        .op = YB_TRANSFER_READ,
+        .local = &found,
+        .length = sizeof(found),
+        .remote = YB_TRANSFER_BY_ADDRESS,
+        .remote_offset = from->ticket_at,
+    };
+    enum yb_status status = read_items(pull, peer, &item, 1, &from->ticket);
+
+    return status == YB_OK && found != from->ticket ? YB_STALE : status;
+}
+
+/* Read them, and tell the holder. STALE: it did not hold them any more. */
+static enum yb_status
+read_blocks(struct pull *pull)
+{
+    struct yb_transfer *transfer = pull->engine->options.transfer;
+    struct yb_transfer_probe probe;
+    yb_transfer_peer peer;
+    enum yb_status status = yb_transfer_open(transfer, pull->request->from.address, &peer);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    /* A batch waits for a peer that may come back. This one would come back without the blocks. */
+    status = yb_transfer_ask(transfer, peer, ALIVE_NS, &probe);
+    if (status == YB_OK && pull->blocks > 0) {
+        status = read_items(pull, peer, pull->items, pull->blocks, NULL);
+    }
+    if (status == YB_OK) {
+        status = read_ticket(pull, peer);
     }
     (void)!yb_transfer_close(transfer, peer);
     return status;

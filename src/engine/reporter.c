@@ -293,28 +293,50 @@ report(struct yb_engine_reporter *reporter)
     reporter->known = code == HTTP_OK;
 }
 
+/* Copy the oldest of them; false: there is none. */
+static bool
+first_done(struct yb_engine_reporter *reporter, struct done *done_out)
+{
+    bool any;
+
+    yb_lock_acquire(&reporter->lock);
+    any = reporter->done_count > 0;
+    if (any) {
+        *done_out = reporter->dones[reporter->done_first];
+    }
+    yb_lock_release(&reporter->lock);
+    return any;
+}
+
+static void
+drop_first_done(struct yb_engine_reporter *reporter)
+{
+    yb_lock_acquire(&reporter->lock);
+    reporter->done_first = (reporter->done_first + 1) % YB_ENGINE_DONE_MAX;
+    reporter->done_count--;
+    yb_lock_release(&reporter->lock);
+}
+
+/* What is not answered is told again the next time: whoever never hears of a request's end takes it
+ * for running. That it ended twice does no harm. */
 static void
 tell_done(struct yb_engine_reporter *reporter)
 {
     struct done done;
 
-    for (;;) {
-        yb_lock_acquire(&reporter->lock);
-        if (reporter->done_count == 0) {
-            yb_lock_release(&reporter->lock);
+    while (first_done(reporter, &done)) {
+        long code = call(reporter, "/v1/done",
+                         json_pack("{s:I, s:s, s:I, s:I, s:i, s:b, s:o}", "decision",
+                                   (json_int_t)done.decision, "stage",
+                                   done.first ? "first_token" : "ended", "ttft_us",
+                                   (json_int_t)done.ttft_us, "total_us", (json_int_t)done.total_us,
+                                   "output_tokens", (int)done.tokens, "failed", (int)done.failed,
+                                   "instructions", yb_engine_verdicts_json(&done.verdicts)));
+
+        if (code == 0) {
             return;
         }
-        done = reporter->dones[reporter->done_first];
-        reporter->done_first = (reporter->done_first + 1) % YB_ENGINE_DONE_MAX;
-        reporter->done_count--;
-        yb_lock_release(&reporter->lock);
-        (void)call(reporter, "/v1/done",
-                   json_pack("{s:I, s:s, s:I, s:I, s:i, s:b, s:o}", "decision",
-                             (json_int_t)done.decision, "stage",
-                             done.first ? "first_token" : "ended", "ttft_us",
-                             (json_int_t)done.ttft_us, "total_us", (json_int_t)done.total_us,
-                             "output_tokens", (int)done.tokens, "failed", (int)done.failed,
-                             "instructions", yb_engine_verdicts_json(&done.verdicts)));
+        drop_first_done(reporter);
     }
 }
 
@@ -342,7 +364,7 @@ run_reporter(void *context)
             pause_ns = AGAIN_NS;
         }
         yb_lock_acquire(&reporter->lock);
-        if (!reporter->stops && reporter->done_count == 0) {
+        if (!reporter->stops && (reporter->done_count == 0 || !reporter->known)) {
             (void)yb_lock_wait(&reporter->lock, &reporter->more, pause_ns);
         }
         yb_lock_release(&reporter->lock);

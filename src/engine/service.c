@@ -164,6 +164,7 @@ read_handover(struct question *question, const json_t *given)
     const json_t *addresses = json_object_get(given, "addresses");
     const char *address = json_string_value(json_object_get(given, "address"));
     const char *ticket = json_string_value(json_object_get(given, "ticket"));
+    const char *ticket_at = json_string_value(json_object_get(given, "ticket_at"));
     uint64_t first = 0;
     size_t count = json_array_size(addresses);
 
@@ -173,7 +174,8 @@ read_handover(struct question *question, const json_t *given)
     }
     question->addresses = calloc(count + 1, sizeof(*question->addresses));
     if (address == NULL || strlen(address) >= sizeof(question->from.address) || ticket == NULL ||
-        sscanf(ticket, "%" SCNx64, &question->from.ticket) != 1 ||
+        sscanf(ticket, "%" SCNx64, &question->from.ticket) != 1 || ticket_at == NULL ||
+        sscanf(ticket_at, "%" SCNx64, &question->from.ticket_at) != 1 ||
         !read_number(given, "first_token", UINT32_MAX, &first) || count == 0 ||
         count > YB_ENGINE_TOKENS_MAX || question->addresses == NULL) {
         question->wrong = "kv_transfer_params: give do_remote_decode, or what an engine answered";
@@ -290,7 +292,7 @@ handover_json(struct completion *completion)
 {
     struct yb_engine_handover handover;
     json_t *addresses;
-    char text[32];
+    char text[32], at[32];
 
     if (!completion->keep || yb_engine_handover(completion->request, &handover) != YB_OK) {
         return NULL;
@@ -301,8 +303,10 @@ handover_json(struct completion *completion)
         (void)json_array_append_new(addresses, json_string(text));
     }
     (void)snprintf(text, sizeof(text), "%" PRIx64, handover.ticket);
-    return json_pack("{s:s, s:s, s:I, s:o}", "address", handover.address, "ticket", text,
-                     "first_token", (json_int_t)handover.first_token, "addresses", addresses);
+    (void)snprintf(at, sizeof(at), "%" PRIx64, handover.ticket_at);
+    return json_pack("{s:s, s:s, s:s, s:I, s:o}", "address", handover.address, "ticket", text,
+                     "ticket_at", at, "first_token", (json_int_t)handover.first_token, "addresses",
+                     addresses);
 }
 
 /* How the conductor's orders ended that are ours to judge; of a request that failed nobody says. */

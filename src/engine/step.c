@@ -81,6 +81,15 @@ conclude(struct yb_engine_request *request, enum yb_status status, const char *w
     (void)pthread_cond_broadcast(&request->engine->changed);
 }
 
+/* Take the ticket of what is kept back: from here on nobody may take its blocks for what they were.
+ */
+static void
+void_ticket(struct yb_engine_request *request)
+{
+    __atomic_store_n(request->ticket, 0, __ATOMIC_SEQ_CST);
+    request->ticket = NULL;
+}
+
 /* It uses nothing any more. */
 static void
 leave(struct yb_engine_request *request)
@@ -92,6 +101,9 @@ leave(struct yb_engine_request *request)
         engine->waiting--;
     } else {
         engine->reserved -= request->block_max;
+    }
+    if (request->ticket != NULL) {
+        void_ticket(request);
     }
     yb_engine_shorten_locked(request, 0);
     request->state = YB_ENGINE_ENDED;
@@ -144,7 +156,7 @@ take_notifications(struct yb_engine *engine)
         memcpy(&ticket, note.payload, sizeof(ticket));
         for (struct yb_engine_request *request = engine->first; request != NULL;
              request = request->next) {
-            if (request->state == YB_ENGINE_HELD && request->ticket == ticket) {
+            if (request->state == YB_ENGINE_HELD && *request->ticket == ticket) {
                 leave(request);
                 break;
             }
@@ -198,18 +210,35 @@ admit(struct yb_engine *engine)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
+/* Return a place for a ticket: there are as many as blocks, and who is kept has at least one. */
+static uint64_t *
+free_ticket(const struct yb_engine *engine)
+{
+    uint32_t slots = yb_kv_pool_info(engine->pool).slots;
+    uint32_t at = 0;
+
+    while (at < slots && engine->tickets[at] != 0) {
+        at++;
+    }
+    YB_ASSERT(at < slots);
+    return &engine->tickets[at];
+}
+
 static void
 keep(struct yb_engine_request *request)
 {
     struct yb_engine *engine = request->engine;
+    uint64_t ticket;
 
     for (uint32_t i = 0; i < request->block_count; i++) {
         request->addresses[i] = (uintptr_t)yb_engine_bytes(engine, request->blocks[i], 0);
     }
-    if (getrandom(&request->ticket, sizeof(request->ticket), 0) != sizeof(request->ticket)) {
+    if (getrandom(&ticket, sizeof(ticket), 0) != sizeof(ticket)) {
         end(request, YB_IO, "the kernel has no randomness");
         return;
     }
+    request->ticket = free_ticket(engine);
+    __atomic_store_n(request->ticket, ticket | 1, __ATOMIC_SEQ_CST); /* 0 is none. */
     request->expires_ns = yb_engine_now(engine) + engine->options.held_ns;
     request->state = YB_ENGINE_HELD;
     conclude(request, YB_OK, "");

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`yuebing demo` in short: whole clusters of real processes, each byte compared."""
+import ctypes
 import glob
 import os
 import subprocess
 
 from yuebing import DEADLINE_S, PROGRAM, case, environment, expect, main, run, until
 
+PIDFD_OPEN, PIDFD_GETFD = 434, 438  # The same numbers on every architecture.
 LONG_S = 60 + 6 * DEADLINE_S
 
 
@@ -13,19 +15,41 @@ def folders():
     return set(glob.glob("/tmp/yuebing-demo.*"))
 
 
-def told(*words):
-    """One column, as JSON: what must hold of every run is looked at here."""
+def may_look_into_children():
+    """Whether a process may take copies of the descriptors of those that it started."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    try:
+        process = libc.syscall(PIDFD_OPEN, child.pid, 0)
+        copy = libc.syscall(PIDFD_GETFD, process, 0, 0) if process >= 0 else -1
+        for fd in (process, copy):
+            if fd >= 0:
+                os.close(fd)
+        return copy >= 0
+    finally:
+        child.stdin.close()
+        child.wait()
+
+
+def line(*words):
+    """What a run says as JSON, and beside it; no byte was wrong, and nothing is left of it."""
     before = folders()
     done = run("demo", "--json", *words, timeout=LONG_S)
     expect(done.code == 0, f"{done.code}: {done.err}")
     expect(done.out.count("\n") == 1, "it is one line")
     found = done.json()
     expect(found["wrong_bytes"] == 0 and found["verified_bytes"] > 0, f"{found}")
+    expect(folders() <= before, "a folder was left behind")
+    return found, done.err
+
+
+def told(*words):
+    """The columns of a run: what must hold of each is looked at here."""
+    found, _ = line(*words)
     for column in found["columns"]:
         expect(column["asked"] == column["answered"] > 0, f"{column}")
         expect(column["instructions_issued"] == column["instructions_terminal"] > 0, f"{column}")
         expect(column["instructions_open"] == 0 and column["wrong_bytes"] == 0, f"{column}")
-    expect(folders() <= before, "a folder was left behind")
     return found["columns"]
 
 
@@ -37,10 +61,23 @@ def _():
     expect(column["store_failures"] == column["load_failures"] == 0, f"{column}")
 
 
-@case("a node that is killed and a store that goes away cost time, and no byte or request")
+@case("links, a node, the directory and the object store that fail cost no byte or request")
 def _():
     column, = told("--only", "chaos", "--seconds", "3")
     expect(column["stored_bytes"] > 0, f"{column}")
+    expect(column["links_cut"] > 0 or not may_look_into_children(), f"{column}")
+
+
+@case("a long prompt is read from the object store through a window, in order, and no more than "
+      "that is in memory")
+def _():
+    found, _ = line("--million", "--tokens", "100000")
+    expect(found["blocks"] == found["reuse_blocks"] == found["fetched_blocks"] == 781, f"{found}")
+    expect(found["verified_bytes"] == 781 * found["block_bytes"], f"{found}")
+    expect(found["out_of_order"] == found["failed"] == 0, f"{found}")
+    expect(found["object_blocks"] > found["memory_blocks"], f"{found}")
+    expect(found["grown_bytes"] < found["verified_bytes"], f"{found}")
+    expect(found["instructions_issued"] > 0 and found["instructions_open"] == 0, f"{found}")
 
 
 @case("a column that is none, and a trace that is none, are refused in words")

@@ -3,8 +3,10 @@
 compared; engines that die, askers that go away or ask nonsense."""
 import contextlib
 import http.client
+import http.server
 import json
 import signal
+import threading
 
 from engine_process import ask, call, engine, numbers, prompt, settled
 from yuebing import Failed, Serve, case, expect, main, run, until
@@ -321,6 +323,42 @@ def _():
         expect(about(0)["requests"] == 1, "and nobody else")
         ask(server, prompt(1, 200), decision=decided[0], conductor=0)
         until(lambda: about(0)["requests"] == 0, "nor has the other one been forgotten")
+
+
+class Conductor(http.server.BaseHTTPRequestHandler):
+    """Hears whatever it is told, but the first words of what is done it drops with their link."""
+    protocol_version = "HTTP/1.1"
+    dropped = 0
+    heard = []
+
+    def do_POST(self):
+        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/done":
+            if Conductor.dropped < 3:  # A client's second try on a new link is dropped, too.
+                Conductor.dropped += 1
+                self.close_connection = True
+                return
+            Conductor.heard.append((said["decision"], said["stage"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+@case("a conductor that was not heard to answer is told again that a request has ended")
+def _():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Conductor) as conductor:
+        threading.Thread(target=conductor.serve_forever, daemon=True).start()
+        url = "http://127.0.0.1:%d" % conductor.server_address[1]
+        with engine(None, "--name", "e0", "--conductor", url) as server:
+            ask(server, prompt(1, 200), decision=5)
+            until(lambda: {(5, "first_token"), (5, "ended")} <= set(Conductor.heard),
+                  "both words have come", 60)
+            expect(Conductor.dropped == 3, f"{Conductor.dropped}")
+        conductor.shutdown()
 
 
 if __name__ == "__main__":

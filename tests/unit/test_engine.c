@@ -496,6 +496,48 @@ test_engine__what_was_promised_and_is_gone_is_computed(void **state)
 }
 
 static void
+test_engine__what_was_let_go_is_nobodys_any_more(void **state)
+{
+    uint32_t tokens[100], answer[ANSWER_MAX], got;
+    struct yb_engine_handover from;
+    struct yb_engine_request *held;
+    uint64_t addresses[16];
+    const struct yb_engine_ask ask = {
+        .tokens = tokens,
+        .token_count = 100,
+        .answer_tokens = 4,
+        .from = &from,
+    };
+    struct yb_engine_outcome outcome;
+    struct yb_engine_info info;
+    struct rig prefill, decode, late;
+
+    (void)state;
+    rig_init(&prefill, false, NULL);
+    rig_init(&decode, false, NULL);
+    rig_init(&late, false, NULL);
+    make_prompt(tokens, 100, 25, 100, 0);
+    held = hold(&prefill, tokens, 100, &from);
+    memcpy(addresses, from.addresses, sizeof(uint64_t) * from.block_count);
+    from.addresses = addresses;
+    yb_engine_release(&held);
+    outcome = run(&decode, &ask, answer, &got);
+    assert_int_equal(outcome.pulled_tokens, 100);
+    await(&prefill, UINT32_MAX, 0);
+    /* The same again, as by a router that sends a request twice: it may be other blocks now. */
+    outcome = run(&late, &ask, answer, &got);
+    assert_int_equal(outcome.status, YB_OK);
+    assert_int_equal(outcome.pulled_tokens, 0);
+    assert_int_equal(outcome.wrong_bytes, 0);
+    yb_engine_info(late.engine, &info);
+    assert_int_equal(info.load_failures, 1);
+    assert_int_equal(info.computed_tokens, 100);
+    rig_fini(&late);
+    rig_fini(&decode);
+    rig_fini(&prefill);
+}
+
+static void
 test_engine__what_nobody_comes_for_expires(void **state)
 {
     const struct yb_engine_options soon = {.held_ns = 50 * YB_NS_PER_MS};
@@ -649,6 +691,7 @@ main(void)
         cmocka_unit_test(test_engine__a_block_in_parts_is_whole_or_computed),
         cmocka_unit_test(test_engine__a_request_goes_on_where_its_kv_was_pulled_to),
         cmocka_unit_test(test_engine__what_was_promised_and_is_gone_is_computed),
+        cmocka_unit_test(test_engine__what_was_let_go_is_nobodys_any_more),
         cmocka_unit_test(test_engine__what_nobody_comes_for_expires),
         cmocka_unit_test(test_engine__what_does_not_fit_is_refused_and_what_does_waits),
         cmocka_unit_test(test_engine__each_request_ends_once_whatever_happens),
