@@ -12,6 +12,7 @@
 #include "daemon/process_internal.h"
 #include "directory/directory.h"
 #include "memory/shared.h"
+#include "memory/survivors.h"
 #include "net/helper.h"
 #include "net/role.h"
 #include "node/host.h"
@@ -314,6 +315,29 @@ node_options(const struct yb_roles *roles, uint32_t nodes)
     };
 }
 
+/* Memory of the node's life before this one, which its readers still map, is needed beside the new
+ * one (RULES C3): say so before that is allocated. */
+static void
+tell_survivors(struct yb_log *log, const char *label)
+{
+    struct yb_survivors found;
+    char pids[YB_SURVIVORS_NAMED_MAX * 12] = "";
+
+    yb_survivors_find(label, &found);
+    for (uint32_t i = 0; i < found.count && i < YB_SURVIVORS_NAMED_MAX; i++) {
+        size_t used = strlen(pids);
+
+        (void)snprintf(pids + used, sizeof(pids) - used, "%s%d", i > 0 ? " " : "", found.pids[i]);
+    }
+    if (found.count > 0) {
+        yb_log_warn(log, "node", "memory of this node's last life is still mapped",
+                    yb_log_u64("bytes", found.bytes), yb_log_u64("processes", found.count),
+                    yb_log_str("pids", pids),
+                    yb_log_str("remedy", "they give it back with the blocks that they borrowed; "
+                                         "end them if the machine has no room for both"));
+    }
+}
+
 /* The media of a node below its memory. One that cannot have them lives on without. */
 static void
 open_media(struct yb_roles *roles, uint32_t nodes, struct yb_node_host_options *host,
@@ -355,6 +379,10 @@ open_media(struct yb_roles *roles, uint32_t nodes, struct yb_node_host_options *
         return;
     }
     host->node.name = yb_media_name(*media);
+    host->node.pool_label = yb_media_label(*media);
+    if (host->node.pool_label != NULL) {
+        tell_survivors(process->log, host->node.pool_label);
+    }
     host->node.tiers = yb_media_tiers(*media, &host->node.tier_count);
 }
 
@@ -391,6 +419,7 @@ start_nodes(struct yb_roles *roles, const struct yb_roles_options *options,
 
         name_node(roles, options->nodes, roles->node_count, name);
         host.node.name = name;
+        host.node.pool_label = NULL;
         host.node.tiers = NULL;
         host.node.tier_count = 0;
         if (options->tiers != NULL) {

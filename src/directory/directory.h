@@ -46,6 +46,8 @@ struct yb_helper_pool;
       "publications of new blocks that were granted")                                               \
     X(LOST_RACES,  COUNTER,   COUNT,       "lost_races",       NULL, NULL,                          \
       "publications that another write had won")                                                    \
+    X(EXISTED,     COUNTER,   COUNT,       "existed",          NULL, NULL,                          \
+      "announcements of puts that were refused, for their key was there")                           \
     X(IN_PROGRESS, COUNTER,   COUNT,       "in_progress",      NULL, NULL,                          \
       "announcements that were told to wait for another writer")                                    \
     X(WITHDRAWN,   COUNTER,   COUNT,       "withdrawn",        NULL, NULL,                          \

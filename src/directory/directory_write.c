@@ -68,6 +68,7 @@ answer_intent(struct yb_directory *directory, const struct yb_wire_intents *body
 
         answer.status = (int32_t)(hidden ? YB_IN_PROGRESS : YB_EXISTS);
         answer.grant = hidden ? 0 : found->grant;
+        yb_directory_count(directory, YB_DIRECTORY_STAT_EXISTED, hidden ? 0 : 1);
     } else {
         announce(directory, &name, body->expected_us, &answer);
     }

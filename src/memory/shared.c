@@ -60,18 +60,22 @@ round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Make a memfd of at least `length` bytes; it has a size, but no pages yet. */
+/* Make a memfd of at least the length that is wanted; it has a size, but no pages yet. */
 static int
-open_memory(uint64_t length, bool huge, uint64_t *bytes_out)
+open_memory(const struct yb_shared_options *options, bool huge, uint64_t *bytes_out)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MIB : 0);
     uint64_t unit = huge ? HUGE_BYTES : (uint64_t)sysconf(_SC_PAGESIZE);
-    int fd = memfd_create("yuebing", flags);
+    char name[sizeof(YB_SHARED_NAME) + 1 + YB_SHARED_LABEL_MAX];
+    int fd;
 
+    (void)snprintf(name, sizeof(name), "%s%s%s", YB_SHARED_NAME, options->label != NULL ? "-" : "",
+                   options->label != NULL ? options->label : "");
+    fd = memfd_create(name, flags);
     if (fd < 0) {
         return -1;
     }
-    *bytes_out = round_up(length, unit);
+    *bytes_out = round_up(options->length, unit);
     /* The mode keeps the same user from opening it for writing through /proc (H2). */
     if (ftruncate(fd, (off_t)*bytes_out) != 0 || fchmod(fd, S_IRUSR) != 0) {
         int error = errno;
@@ -261,7 +265,7 @@ build(const struct yb_shared_options *options, struct yb_shared_info *info, char
     for (int huge = options->huge; huge >= 0; huge--) {
         int error;
 
-        info->fd = open_memory(options->length, huge == 1, &info->bytes);
+        info->fd = open_memory(options, huge == 1, &info->bytes);
         if (info->fd >= 0 && settle(options, info, why_out, why_bytes)) {
             return true;
         }

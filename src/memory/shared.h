@@ -37,12 +37,15 @@ struct yb_shared;
 
 #define YB_SHARED_NUMA_ANY  UINT32_MAX
 #define YB_SHARED_BYTES_MAX (1ull << 46)
+#define YB_SHARED_NAME      "yuebing" /* /proc/PID/maps: memfd:yuebing, or memfd:yuebing-LABEL. */
+#define YB_SHARED_LABEL_MAX 64u
 
 struct yb_shared_options {
     uint64_t length;    /* Rounded up to whole pages; any odd size is fine. */
     bool huge;          /* Ask for huge pages; what came of it is in info and `why_out`. */
     uint32_t numa_node; /* A hint; YB_SHARED_NUMA_ANY: none. */
     bool lend_writable; /* Some peers get descriptors that write: no FUTURE_WRITE seal (H2). */
+    const char *label;  /* Who maps it can be found by this (survivors.h); NULL: by nothing. */
 };
 
 struct yb_shared_info {

@@ -30,7 +30,8 @@ struct yb_media {
     char *ssd_io;
     char name[NAME_BYTES];
     struct yb_id id;
-    int lock_fd; /* -1: there is no folder. */
+    char label[33]; /* The id; "": there is no folder. */
+    int lock_fd;    /* -1: there is no folder. */
     struct yb_node_tier tiers[YB_NODE_TIERS_MAX];
     uint32_t tier_count;
 };
@@ -276,6 +277,7 @@ yb_media_open(const struct yb_media_options *options, struct yb_media **media_ou
     if (status == YB_OK && options->data_dir[0] != '\0') {
         status = lock_folder(media, why_out, why_bytes);
         status = status == YB_OK ? learn_who(media, why_out, why_bytes) : status;
+        yb_id_format(media->id, media->label);
         media->tiers[media->tier_count++] =
             (struct yb_node_tier){YB_WIRE_TIER_SSD, open_ssd, media};
     }
@@ -313,6 +315,12 @@ const char *
 yb_media_name(const struct yb_media *media)
 {
     return media->name;
+}
+
+const char *
+yb_media_label(const struct yb_media *media)
+{
+    return media->label[0] != '\0' ? media->label : NULL;
 }
 
 const struct yb_node_tier *

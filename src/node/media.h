@@ -54,6 +54,10 @@ void yb_media_close(struct yb_media **media);
 /* The node's name: as its folder has it, or as the options say. Borrowed. */
 const char *yb_media_name(const struct yb_media *media);
 
+/* By which memory of this node is found after its end, for the node's options; NULL: it has no
+ * folder, and is another one whenever it starts. Borrowed. */
+const char *yb_media_label(const struct yb_media *media);
+
 /* The tiers, for the node's options. Borrowed. */
 const struct yb_node_tier *yb_media_tiers(const struct yb_media *media, uint32_t *count_out);
 

@@ -502,6 +502,7 @@ create_pool(struct yb_node *node, char *why_out, size_t why_bytes)
         .base = node->options.pool_memory,
         .huge = node->options.huge_pages,
         .numa_node = node->options.numa_node,
+        .label = node->options.pool_label,
     };
 
     enum yb_status status = yb_dram_pool_create(&pool, &node->pool, why_out, (uint32_t)why_bytes);

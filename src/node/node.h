@@ -68,9 +68,10 @@ struct yb_node_options {
     const char *address; /* Where its net's server listens; NULL: see yb_node_set_address(). */
     const char *rack;    /* NULL or "": not known. */
     const char *zone;
-    struct yb_id host;   /* Boot id of the machine; none: not known. */
-    uint64_t pool_bytes; /* Memory for blocks. */
-    void *pool_memory;   /* Use this (the simulation's); NULL: shared memory of its own. */
+    struct yb_id host;      /* Boot id of the machine; none: not known. */
+    uint64_t pool_bytes;    /* Memory for blocks. */
+    void *pool_memory;      /* Use this (the simulation's); NULL: shared memory of its own. */
+    const char *pool_label; /* Of shared memory: see memory/survivors.h; NULL: none. */
     bool huge_pages;
     uint32_t numa_node;          /* YB_SHARED_NUMA_ANY: none. */
     bool verify;                 /* Sum each 64 KiB of a value, and compare before it is read. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay between a peer and an address: passes on, holds, cuts."""
+"""A relay between a peer and an address: passes on, holds, spoils, cuts."""
 import socket
 import struct
 import threading
@@ -8,7 +8,7 @@ from yuebing import DEADLINE_S, split
 
 
 class Relay:
-    """Between a peer and an address: passes on, holds, cuts."""
+    """Between a peer and an address: passes on, holds, spoils, cuts."""
 
     def __init__(self, target):
         self.target = split(target)
@@ -18,6 +18,7 @@ class Relay:
         self.links = []
         self.flowing = threading.Event()
         self.flowing.set()
+        self.spoils = threading.Event()
         self.ended = False
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -47,12 +48,16 @@ class Relay:
             with self.lock:
                 self.links.append((near, far))
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._pass, args=(source, sink, source is far),
+                                 daemon=True).start()
 
-    def _pass(self, source, sink):
+    def _pass(self, source, sink, answers):
         try:
             while data := source.recv(1 << 16):
                 self.flowing.wait()
+                if answers and self.spoils.is_set():
+                    self.spoils.clear()
+                    data = bytes([data[0] ^ 1]) + data[1:]
                 sink.sendall(data)
         except OSError:
             pass
@@ -67,6 +72,10 @@ class Relay:
 
     def release(self):
         self.flowing.set()
+
+    def spoil(self):
+        """Change the first byte of what the target sends next."""
+        self.spoils.set()
 
     def cut(self):
         """Reset everything that is there."""

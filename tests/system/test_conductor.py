@@ -6,6 +6,7 @@ import json
 import struct
 import subprocess
 
+from relay import Relay
 from yuebing import (DEADLINE_S, PROGRAM, Serve, case, environment, expect, folder, main,
                      new_secret, run, split, until)
 
@@ -182,6 +183,45 @@ def _():
         found = json.loads(done.out)
         expect(found["decisions"] > 1 and found["differing"] == 0 and
                found["used_bytes"] == found["bytes"], str(found))
+
+
+@case("S26: after news that were held up, lost with their connection or spoilt, it knows what is "
+      "there and nothing else")
+def _():
+    with Serve("--memory", "8m", command="serve") as store, \
+            Relay(store.ready["directory"]) as relay, \
+            conductor("--directory", relay.address, "--conductor-expire-ms", "600000",
+                      standalone=False) as server:
+        where = ("--directory", store.ready["directory"])
+        until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
+        register(server, node=store.ready["nodes"][0]["name"])
+        keys = [f"block-{i:010}" for i in range(8)]
+
+        def put(names):
+            for name in names:
+                done = subprocess.run([PROGRAM, "put", name, *where], input=b"x" * 100,
+                                      capture_output=True, env=environment(), check=False)
+                expect(done.returncode == 0, done.stderr.decode())
+
+        def known(count, why):
+            until(lambda: post(server, "/v1/schedule", {
+                "hashes": [key.encode().hex() for key in keys]})[1]["hit_blocks"]["dram"] == count,
+                f"{count} blocks are known of, {why}")
+        put(keys)
+        known(8, "all")
+        relay.hold()
+        expect(run("rm", *keys[6:], *where).code == 0, "two go")
+        relay.release()
+        known(6, "after a silence")
+        for number, lose in enumerate((relay.cut, relay.spoil)):
+            relay.hold()
+            expect(run("rm", *keys[2:6], *where).code == 0, "four go")
+            put(keys[2:4])
+            lose()
+            relay.release()
+            known(4, "two came back while nobody told")
+            put(keys[4:6])
+            known(6, f"it follows again, {number}")
 
 
 @case("a store that is served has its conductor in the same process")

@@ -2,9 +2,10 @@
 """S18, many writers of the same keys: one wins each, and nobody ever sees a mixture."""
 import collections
 import contextlib
+import random
 
 from store import MIB, Store
-from yuebing import LONG, case, expect, main, until
+from yuebing import LONG, SLOWER, case, expect, main, until, window
 
 WRITERS = 16
 KEYS = 1000
@@ -77,6 +78,33 @@ def replace_never_mixes():
         for reader in readers:
             found = reader.unloop(0)
             expect(found["wrong"] == 0 and set(found["items"]) <= {"OK"}, f"{found}")
+
+
+@case("an update that fails, for want of room or with its writer, leaves a whole value, old or new")
+def failed_update_leaves_a_whole_value():
+    with Store(memory="32m") as store, store.client() as a, store.client(no_shm=1) as b:
+        a.put("k:0-3", bytes=MIB, hard=1, replace=1, version=1).all("OK")
+        number = 0
+        while a.put(f"pin:{number}", bytes=MIB, hard=1).items == ["OK"]:
+            number += 1
+        a.put("k:0-3", bytes=MIB, replace=1, version=2).all("NO_SPACE")
+        expect(b.get("k:0-3", bytes=MIB).all("OK").versions == [1] * 4, "the old values stay")
+    rng = random.Random(18)
+    with Store(memory="256m") as store, store.client() as a:
+        for number in range(20 if LONG else 5):
+            key = f"k:{number}"
+            a.put(key, bytes=8 * MIB, replace=1, version=1).each("OK")
+            with store.client(no_shm=1) as writer:
+                writer.send("put", keys=key, bytes=8 * MIB, replace=1, version=2)
+                window(rng.random() * 0.02 * SLOWER)
+                writer.kill()
+            until(lambda: store.used()["in_flight"] == 0, "the space of the dead one is back")
+            found = a.get(key, bytes=8 * MIB).each("OK")
+            expect(found.versions[0] in (1, 2), f"{found}")
+            a.put(key, bytes=1000, replace=1, version=3).each("OK")
+            expect(a.get(key, room=8 * MIB).each("OK").versions == [3], "the next one")
+            a.remove(key).each("OK")
+        until(lambda: sum(store.used().values()) == 0, f"nothing is left: {store.used()}")
 
 
 main()

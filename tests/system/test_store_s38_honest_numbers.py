@@ -70,6 +70,8 @@ def misses_are_no_errors():
         found = store.directory.metric("yuebing_directory_lookups_total")
         hits = store.directory.metric("yuebing_directory_hits_total")
         expect(found - hits >= 1000, f"{found} looked up, {hits} found")
+        existed = store.directory.metric("yuebing_directory_existed_total")
+        expect(existed == 500, f"{existed} puts were refused, for their key was there")
 
 
 @case("used and capacity agree between the node, the directory's members and what was put")

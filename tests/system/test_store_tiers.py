@@ -3,6 +3,7 @@
 replaced is not (RULES A14, A15)."""
 import os
 import random
+import re
 import time
 
 from store import LEASE_MS, Client, Role
@@ -137,7 +138,7 @@ def forecasts(role, tier):
     """What loads from the tier took, and what it forecast, is counted for it and for no other."""
     for word in ("ssd", "object"):
         here = word == tier
-        expect(role.metric("yuebing_node_load_seconds_count", tier=word) == (100 if here else 0),
+        expect(role.metric("yuebing_node_load_seconds_count", tier=word) == (101 if here else 0),
                f"loads from {word}")
         for name in ("took", "forecast"):
             told = role.metric(f"yuebing_node_load_{name}_seconds_total", tier=word)
@@ -153,16 +154,17 @@ def fetched():
         for tier, words in stores.items():
             one = serve(*words)
             with Client(one.address) as a:
-                a.put("k:0-99", bytes="5000,70000").all("OK")
-                stored(one, 100)
+                a.put("k:0-99,first:0", bytes="5000,70000").all("OK")
+                stored(one, 101)
             one.kill()
             with serve(*words) as two, Client(two.address) as a:
-                known(a, "k:0-99", 100)
+                known(a, "k:0-99,first:0", 101)
                 a.put("m:0-9", bytes="5000,70000").all("OK")
+                a.get("first:0", bytes=5000).all("OK")  # It forecasts by what it has done.
                 found = a.fetch("k:0-99,m:0-9,none:0-0", bytes="5000,70000", version=1,
                                 ms=30000 * SLOWER).each(*["OK"] * 110, "NOT_FOUND")
                 expect(found.tiers == [tier] * 100 + ["dram"] * 10 + ["none"], f"{found.tiers}")
-                expect(two.metric("yuebing_node_loaded_total") == 100, "each came up once")
+                expect(two.metric("yuebing_node_loaded_total") == 101, "each came up once")
                 forecasts(two, tier)
                 again = a.fetch("k:0-99", bytes="5000,70000", ms=30000 * SLOWER).all("OK")
                 expect(set(again.tiers) == {"dram"}, f"they stay in memory: {again.tiers}")
@@ -215,6 +217,37 @@ def locked():
         expect(any("another process has" in line for line in two.log), f"{two.log}")
         a.put("k:0-9", bytes=1000).all("OK")
         a.get("k:0-9", bytes=1000).all("OK")
+
+
+@case("a node that is killed and starts again says who still maps the memory that it had, and a "
+      "client that has borrowed nothing maps it no more (RULES C3)")
+def last_life():
+    def mapped(client):
+        with open(f"/proc/{client.pid}/maps", encoding="utf-8") as maps:
+            return "memfd:yuebing-" in maps.read()
+
+    def told(role):
+        return [line for line in role.log if "this node's last life" in line]
+    with folder() as where, disk(where) as one, Client(one.address) as borrower, \
+            Client(one.address) as reader:
+        borrower.put("k:0-9", bytes=5000).all("OK")
+        for client in (borrower, reader):
+            if set(client.ask("pin", keys="k:0-9").counted) == {"UNSUPPORTED"}:
+                return
+            expect(mapped(client), "it reads where the blocks lie")
+        reader.ask("release").all("OK")
+        expect(not told(one), f"the first life of all: {told(one)}")
+        one.kill()
+        until(lambda: not mapped(reader), "who has borrowed nothing has let go")
+        with disk(where) as two:
+            line = until(lambda: told(two), "it says so")[0]
+            expect(re.search(rf'pids "?{borrower.pid}\b', line) and str(reader.pid) not in line,
+                   f"{borrower.pid} has it, and {reader.pid} has not: {line}")
+            expect(mapped(borrower), "what is borrowed stays")
+        borrower.ask("release").sound()
+        until(lambda: not mapped(borrower), "until it is given back")
+        with disk(where) as three:
+            expect(not told(three), f"nobody has it any more: {told(three)}")
 
 
 main()

@@ -567,6 +567,24 @@ stage_put(struct stage *stage, uint32_t key, uint64_t grant, uint64_t size)
 }
 
 enum yb_status
+stage_put_pinned(struct stage *stage, uint32_t key)
+{
+    uint8_t bytes[8000] = {1};
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
+    struct yb_tier_store store = {.record = {.hash = stage_hash(key),
+                                             .grant = 1000 + key,
+                                             .size = sizeof bytes,
+                                             .tenant = "tenant",
+                                             .key = (const uint8_t *)&key,
+                                             .key_bytes = sizeof key,
+                                             .flags = YB_WIRE_BLOCK_FLAG_HARD_PIN},
+                                  .iov = &iov,
+                                  .iov_count = 1};
+
+    return stage_store(stage, &store);
+}
+
+enum yb_status
 stage_get(struct stage *stage, uint32_t key, uint64_t grant, uint64_t *grant_out)
 {
     uint64_t most = 128u << 10;

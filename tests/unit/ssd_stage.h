@@ -105,6 +105,9 @@ struct yb_id stage_hash(uint32_t key);
 void stage_pattern(uint32_t key, uint64_t grant, uint8_t *bytes, uint64_t size);
 enum yb_status stage_put(struct stage *stage, uint32_t key, uint64_t grant, uint64_t size);
 
+/* Store 8000 bytes that must not be lost, with the grant 1000 + key. */
+enum yb_status stage_put_pinned(struct stage *stage, uint32_t key);
+
 /* Load the highest grant (0) or that one whole and compare; the status of the load. */
 enum yb_status stage_get(struct stage *stage, uint32_t key, uint64_t grant, uint64_t *grant_out);
 

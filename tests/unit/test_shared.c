@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "memory/shared.h"
+#include "memory/survivors.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -314,6 +315,56 @@ test_shared__a_fork_does_not_inherit_the_mapping(void **state)
 }
 
 static void
+test_shared__who_maps_it_after_its_owners_end_is_found_by_its_label(void **state)
+{
+    struct yb_shared_options options = {.length = ODD_BYTES, .numa_node = YB_SHARED_NUMA_ANY};
+    struct yb_shared *shared = NULL;
+    struct yb_survivors found;
+    struct yb_shared_view view;
+    char label[32];
+    int fd;
+
+    (void)state;
+    (void)snprintf(label, sizeof(label), "test-%d", (int)getpid());
+    options.label = label;
+    assert_int_equal(yb_shared_create(&options, &shared, NULL, 0), YB_OK);
+    fd = descriptor_of(shared, false);
+    assert_int_equal(yb_shared_attach(fd, ODD_BYTES, false, &view, NULL, 0), YB_OK);
+    close(fd);
+    yb_shared_destroy(&shared);
+    yb_survivors_find(label, &found);
+    assert_true(found.count == 1 && found.pids[0] == getpid() && found.bytes == view.bytes);
+    yb_survivors_find("somebody-else", &found);
+    assert_int_equal(found.count, 0);
+    label[strlen(label) - 1] = '\0'; /* The beginning of a label is another label. */
+    yb_survivors_find(label, &found);
+    assert_int_equal(found.count, 0);
+    yb_shared_detach(&view);
+    (void)snprintf(label, sizeof(label), "test-%d", (int)getpid());
+    yb_survivors_find(label, &found);
+    assert_int_equal(found.count, 0);
+}
+
+static void
+test_shared__a_line_of_the_kernels_list_is_read_as_it_is(void **state)
+{
+    (void)state;
+    assert_true(yb_survivors_line("7f0000001000-7f0000004000 r--s 00000000 00:01 4711"
+                                  "                       /memfd:yuebing-ab (deleted)\n",
+                                  "ab") == 0x3000);
+    assert_true(yb_survivors_line("1000-4000 r--s 0 00:01 4711 /memfd:yuebing (deleted)", "ab") ==
+                0);
+    assert_true(
+        yb_survivors_line("1000-4000 r--s 0 00:01 4711 /memfd:yuebing-abc (deleted)", "ab") == 0);
+    assert_true(yb_survivors_line("1000-4000 r--s 0 00:01 4711 /tmp/memfd:yuebing-ab (deleted)",
+                                  "ab") == 0);
+    assert_true(
+        yb_survivors_line("4000-1000 r--s 0 00:01 4711 /memfd:yuebing-ab (deleted)", "ab") == 0);
+    assert_true(yb_survivors_line("1000-4000 r--s 0 00:01 0", "ab") == 0);
+    assert_true(yb_survivors_line("", "ab") == 0);
+}
+
+static void
 test_shared__huge_pages_are_had_or_their_want_is_stated(void **state)
 {
     struct yb_shared_options options = {
@@ -441,6 +492,8 @@ main(void)
         cmocka_unit_test(test_shared__a_lent_descriptor_writes_what_the_owner_reads),
         cmocka_unit_test(test_shared__a_received_descriptor_is_not_believed),
         cmocka_unit_test(test_shared__a_fork_does_not_inherit_the_mapping),
+        cmocka_unit_test(test_shared__who_maps_it_after_its_owners_end_is_found_by_its_label),
+        cmocka_unit_test(test_shared__a_line_of_the_kernels_list_is_read_as_it_is),
         cmocka_unit_test(test_shared__huge_pages_are_had_or_their_want_is_stated),
         cmocka_unit_test(test_shared__a_node_is_a_hint_and_what_is_not_had_is_said),
         cmocka_unit_test(test_shared__more_than_the_machine_has_is_refused_before_it_is_taken),

@@ -285,24 +285,6 @@ test_ssd__reclaim_keeps_what_is_read_and_loses_the_rest(void **state)
     stage_fini(&stage);
 }
 
-static enum yb_status
-put_pinned(struct stage *stage, uint32_t key)
-{
-    uint8_t bytes[8000] = {1};
-    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
-    struct yb_tier_store store = {.record = {.hash = stage_hash(key),
-                                             .grant = 1000 + key,
-                                             .size = sizeof bytes,
-                                             .tenant = "tenant",
-                                             .key = (const uint8_t *)&key,
-                                             .key_bytes = sizeof key,
-                                             .flags = YB_WIRE_BLOCK_FLAG_HARD_PIN},
-                                  .iov = &iov,
-                                  .iov_count = 1};
-
-    return stage_store(stage, &store);
-}
-
 static void
 test_ssd__only_hard_pins_make_it_full(void **state)
 {
@@ -311,12 +293,12 @@ test_ssd__only_hard_pins_make_it_full(void **state)
 
     stage_init(&stage);
     stage_open(&stage, false);
-    while (put_pinned(&stage, pinned) == YB_OK) {
+    while (stage_put_pinned(&stage, pinned) == YB_OK) {
         pinned++;
         assert_true(pinned < 400);
     }
     assert_true(pinned > 40);
-    assert_int_equal(put_pinned(&stage, 999), YB_NO_SPACE);
+    assert_int_equal(stage_put_pinned(&stage, 999), YB_NO_SPACE);
     assert_int_equal(stage.lost_count, 0);
     for (uint32_t i = 0; i < pinned; i++) {
         struct yb_tier_found found;
@@ -324,7 +306,7 @@ test_ssd__only_hard_pins_make_it_full(void **state)
         assert_true(yb_tier_find(stage.tier, stage_hash(i), &found));
         assert_int_equal(stage_kill(&stage, stage_hash(i), 1000 + i), YB_OK);
     }
-    assert_int_equal(put_pinned(&stage, 999), YB_OK);
+    assert_int_equal(stage_put_pinned(&stage, 999), YB_OK);
     stage_fini(&stage);
 }
 
@@ -333,13 +315,14 @@ ignore_done(struct yb_tier_op *op, enum yb_status status)
 {
 }
 
-static void
-test_ssd__small_blocks_are_gathered(void **state)
+/* What 200 small blocks that come at once cost, in batches of so many bytes. */
+static struct yb_tier_info
+cost_of_200(uint64_t batch_bytes)
 {
     static uint8_t value[4096];
     static const uint8_t key[] = "key";
     struct iovec iov = {.iov_base = value, .iov_len = sizeof value};
-    struct yb_tier_store *stores = calloc(1024, sizeof *stores);
+    struct yb_tier_store *stores = calloc(200, sizeof *stores);
     struct yb_tier_info before;
     struct yb_tier_info after;
     struct stage stage;
@@ -348,8 +331,9 @@ test_ssd__small_blocks_are_gathered(void **state)
     stage_init(&stage);
     stage.options.segment_bytes = 1 << 20;
     stage.options.capacity = 6 << 20;
-    stage.options.batch_bytes = 512 * KIB;
+    stage.options.batch_bytes = batch_bytes;
     stage.options.operations_max = 1024;
+    stage.options.sync_ns = 50 * YB_NS_PER_MS;
     stage_open(&stage, false);
     stage_turns(&stage, 20);
     yb_tier_info(stage.tier, &before);
@@ -366,13 +350,32 @@ test_ssd__small_blocks_are_gathered(void **state)
         stores[i].iov_count = 1;
         assert_int_equal(yb_tier_store(stage.tier, &stores[i]), YB_OK);
     }
-    stage_turns(&stage, 50);
+    stage_turns(&stage, 100);
     yb_tier_info(stage.tier, &after);
     assert_int_equal(after.blocks, 200);
     assert_int_equal(after.storing_bytes, 0);
-    assert_true(after.writes - before.writes <= 4);
     stage_fini(&stage);
     free(stores);
+    return (struct yb_tier_info){.writes = after.writes - before.writes,
+                                 .syncs = after.syncs - before.syncs};
+}
+
+static void
+test_ssd__small_blocks_are_gathered(void **state)
+{
+    (void)state;
+    assert_true(cost_of_200(512 * KIB).writes <= 4);
+}
+
+/* RULES E3: however many writes there are. */
+static void
+test_ssd__syncs_are_grouped(void **state)
+{
+    struct yb_tier_info cost = cost_of_200(64 * KIB);
+
+    (void)state;
+    assert_true(cost.writes >= 12);
+    assert_true(cost.syncs <= 3);
 }
 
 static void
@@ -950,6 +953,7 @@ main(void)
         cmocka_unit_test(test_ssd__reclaim_keeps_what_is_read_and_loses_the_rest),
         cmocka_unit_test(test_ssd__only_hard_pins_make_it_full),
         cmocka_unit_test(test_ssd__small_blocks_are_gathered),
+        cmocka_unit_test(test_ssd__syncs_are_grouped),
         cmocka_unit_test(test_ssd__the_days_budget_is_kept),
         cmocka_unit_test(test_ssd__deadlines_and_cancels_end_what_the_medium_holds),
         cmocka_unit_test(test_ssd__a_kill_finds_both_copies_of_what_moves),

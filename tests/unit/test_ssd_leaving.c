@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Goal: what the log is about to lose can be read before, and that costs stores nothing (tier.h:
- *   `leaving`).
+ *   `leaving`); what must not be lost has where to go.
  * Method: small logs on a medium in memory, and an owner that wants to read all of it, or nothing.
  */
 #include "ssd_stage.h"
@@ -144,6 +144,35 @@ test_ssd_leaving__what_is_held_stays_though_nobody_reads_it(void **state)
     stage_fini(&stage);
 }
 
+/* What has to move is moved into the last free segment, which stores leave alone (S5). */
+static void
+test_ssd_leaving__what_is_pinned_is_moved_however_full_the_log_is(void **state)
+{
+    struct stage stage;
+    uint32_t pinned = 0;
+
+    (void)state;
+    stage_init(&stage);
+    stage_open(&stage, false);
+    while (stage_put_pinned(&stage, pinned) == YB_OK) {
+        pinned++;
+        assert_true(pinned < 400);
+    }
+    for (uint32_t i = 0; i < pinned; i += 3) { /* So much of each segment is dead. */
+        assert_int_equal(stage_kill(&stage, stage_hash(i), 1000 + i), YB_OK);
+    }
+    for (uint32_t i = 0; i < pinned / 6; i++) {
+        assert_int_equal(stage_put_pinned(&stage, 1000 + i), YB_OK);
+    }
+    for (uint32_t i = 0; i < pinned; i++) {
+        struct yb_tier_found found;
+
+        assert_true(yb_tier_find(stage.tier, stage_hash(i), &found) == (i % 3 != 0));
+    }
+    assert_int_equal(stage.lost_count, 0);
+    stage_fini(&stage);
+}
+
 int
 main(void)
 {
@@ -151,6 +180,7 @@ main(void)
         cmocka_unit_test(test_ssd_leaving__what_somebody_wants_stays_until_the_room_is_needed),
         cmocka_unit_test(test_ssd_leaving__what_nobody_wants_goes_at_once),
         cmocka_unit_test(test_ssd_leaving__what_is_held_stays_though_nobody_reads_it),
+        cmocka_unit_test(test_ssd_leaving__what_is_pinned_is_moved_however_full_the_log_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

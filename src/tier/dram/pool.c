@@ -88,6 +88,7 @@ get_memory(struct yb_dram_pool *pool, char *why_out, uint32_t why_bytes)
         .huge = options->huge,
         .numa_node = options->numa_node,
         .lend_writable = options->lend_writable,
+        .label = options->label,
     };
     enum yb_status status;
 

@@ -66,9 +66,10 @@ struct yb_dram_pool_options {
     void *admit_context;
     bool borrowed; /* The caller's memory, at `base`; otherwise shared memory is made. */
     void *base;    /* Borrowed only; NULL: memory that this process does not see. */
-    bool huge;     /* Shared only, as the next two; see memory/shared.h. */
+    bool huge;     /* Shared only, as the next three; see memory/shared.h. */
     bool lend_writable;
     uint32_t numa_node; /* YB_SHARED_NUMA_ANY: none. */
+    const char *label;  /* NULL: none. */
 };
 
 struct yb_dram_pool;
