@@ -32,6 +32,12 @@ def known(client, keys, count):
     until(lambda: client.exist(keys, ms=10000 * SLOWER).counted["OK"] == count, f"{keys} are known")
 
 
+def gone(client, keys, count):
+    """Nobody has them; that is said when all nodes have named what they have."""
+    until(lambda: client.exist(keys, ms=10000 * SLOWER).all("NOT_FOUND", "REBUILDING").counted[
+        "NOT_FOUND"] == count, f"{keys} are gone")
+
+
 @case("blocks are there after a clean stop, and after kill -9")
 def kept():
     with folder() as where:
@@ -51,7 +57,7 @@ def kept():
         with disk(where) as three, Client(three.address) as a:
             known(a, "k:50-99,m:0-99", 150)
             a.get("k:50-99,m:0-99", bytes=5000).all("OK")
-            a.exist("k:0-49").all("NOT_FOUND")
+            gone(a, "k:0-49", 50)
             a.put("k:0-49", bytes=4000, version=2).all("OK")
             a.get("k:0-49", bytes=4000, version=2).all("OK")
 
@@ -93,7 +99,7 @@ def object_store():
         with serve(*words) as two, Client(two.address) as a:
             known(a, "k:10-99", 90)
             a.get("k:10-99", bytes=5000).all("OK")
-            a.exist("k:0-9").all("NOT_FOUND")
+            gone(a, "k:0-9", 10)
             reads = two.metric("yuebing_object_first_byte_seconds_count")
             expect(0 < reads <= two.metric("yuebing_object_requests_total", verb="get"),
                    f"{reads} reads have told when their first byte came")
