@@ -315,6 +315,7 @@ struct yb_sched_report {
     uint64_t seen[YB_SCHED_CONDUCTORS_MAX];
 
     double saved_ns; /* time-sliced: as in struct yb_sched_slice. May be below 0. */
+    uint64_t latency_ns[YB_SCHED_LINKS]; /* As measured; 0: as before. */
 };
 
 /* ---- requests and decisions ------------------------------------------------------------------ */

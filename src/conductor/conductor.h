@@ -97,6 +97,13 @@ YB_CHECKED enum yb_status yb_conductor_storage(struct yb_conductor *conductor,
                                                struct yb_wire_text name, uint64_t now_ns,
                                                uint32_t *place_out);
 
+/* How bytes come from a node of the store, as it measures: its disk, its object store and its link
+ * are that fast and that busy from now on. Fails with NOT_FOUND (there is no such node) or INVALID
+ * (a rate that cannot be). */
+YB_CHECKED enum yb_status yb_conductor_ways(struct yb_conductor *conductor,
+                                            const struct yb_wire_conductor_ways *said,
+                                            uint64_t now_ns);
+
 /* An instance or node is gone. Fails with NOT_FOUND. */
 YB_CHECKED enum yb_status yb_conductor_unregister(struct yb_conductor *conductor,
                                                   struct yb_wire_text name, uint64_t now_ns);

@@ -3,6 +3,7 @@
  * The conductor's state, for the files of this folder.
  *
  *     conductor.c           life, places, reports
+ *     conductor_ways.c      what nodes measure of their disks, object stores and links
  *     conductor_ahead.c     what is moved ahead of time: the window, heat, moves by hand
  *     conductor_schedule.c  prompts, decisions
  *     conductor_ledger.c    requests that run, and their instructions
@@ -39,6 +40,7 @@ struct yb_conductor_seat {
     uint8_t parts;  /* Of an instance: values that it has of a block. */
     uint64_t incarnation;
     uint64_t heard_ns;
+    uint64_t ways;                  /* Of a node: how often it has said how its ways are. */
     struct yb_sched_instance sched; /* As its scheduler knows it. */
 };
 

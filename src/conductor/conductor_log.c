@@ -134,6 +134,19 @@ on_storage(struct replay *replay, struct yb_wire_error *error)
 }
 
 static enum yb_status
+on_ways(struct replay *replay, struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_ways said;
+    enum yb_status status =
+        yb_wire_conductor_ways_decode(replay->body, replay->length, &said, error);
+
+    if (status == YB_OK) {
+        (void)!yb_conductor_ways(replay->conductor, &said, replay->now_ns);
+    }
+    return status;
+}
+
+static enum yb_status
 on_report(struct replay *replay, struct yb_wire_error *error)
 {
     struct yb_wire_conductor_report said;
@@ -272,6 +285,7 @@ static replay_fn *const handlers[] = {
     [YB_WIRE_CONDUCTOR_RECORD_UNREGISTER] = on_unregister,
     [YB_WIRE_CONDUCTOR_RECORD_REPORT] = on_report,
     [YB_WIRE_CONDUCTOR_RECORD_STORAGE] = on_storage,
+    [YB_WIRE_CONDUCTOR_RECORD_WAYS] = on_ways,
     [YB_WIRE_CONDUCTOR_RECORD_BLOCKS] = on_blocks,
     [YB_WIRE_CONDUCTOR_RECORD_SCHEDULE] = on_schedule,
     [YB_WIRE_CONDUCTOR_RECORD_DECISION] = on_decision,

@@ -361,6 +361,19 @@ yb_conductor_service_storage(struct yb_conductor_service *service, const char *n
 }
 
 void
+yb_conductor_service_ways(struct yb_conductor_service *service,
+                          const struct yb_wire_conductor_ways *said)
+{
+    uint64_t now_ns;
+    struct yb_conductor *conductor = yb_conductor_service_enter(service, &now_ns);
+
+    if (conductor != NULL) {
+        (void)!yb_conductor_ways(conductor, said, now_ns); /* What cannot be is as before. */
+        yb_conductor_service_leave(service);
+    }
+}
+
+void
 yb_conductor_service_gone(struct yb_conductor_service *service, const char *name)
 {
     uint64_t now_ns;

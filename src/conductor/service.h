@@ -97,6 +97,8 @@ void yb_conductor_service_seed(const struct yb_conductor_service *service,
 /* As of conductor.h; after begin. `heard` says that what is known is as of now. */
 YB_CHECKED enum yb_status yb_conductor_service_storage(struct yb_conductor_service *service,
                                                        const char *name, uint32_t *place_out);
+void yb_conductor_service_ways(struct yb_conductor_service *service,
+                               const struct yb_wire_conductor_ways *said);
 void yb_conductor_service_gone(struct yb_conductor_service *service, const char *name);
 void yb_conductor_service_reset(struct yb_conductor_service *service);
 void yb_conductor_service_blocks(struct yb_conductor_service *service,

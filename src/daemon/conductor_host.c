@@ -31,7 +31,8 @@
 struct member {
     char name[64];
     uint16_t slot;
-    bool present; /* In the last list. */
+    bool present;                       /* In the last list. */
+    struct yb_wire_conductor_ways ways; /* That it said last. */
 };
 
 struct yb_conductor_host {
@@ -180,6 +181,32 @@ find_member(struct yb_conductor_host *host, const char *name)
     return NULL;
 }
 
+/* Let the schedulers know how a node's bytes come. Where nothing waits and nothing has changed they
+ * know it. */
+static void
+tell_ways(struct yb_conductor_host *host, struct member *member, const struct yb_wire_member *wire)
+{
+    struct yb_wire_conductor_ways ways = {
+        .out_backlog = wire->backlog,
+        .out_rate = wire->rate,
+        .ssd_backlog = wire->ssd_backlog,
+        .ssd_rate = wire->ssd_rate,
+        .object_backlog = wire->object_backlog,
+        .object_rate = wire->object_rate,
+        .ssd_base_us = wire->ssd_base_us,
+        .object_base_us = wire->object_base_us,
+    };
+    const uint64_t waits = ways.out_backlog | ways.ssd_backlog | ways.object_backlog;
+
+    if (waits == 0 && memcmp(&ways, &member->ways, sizeof(ways)) == 0) {
+        return;
+    }
+    member->ways = ways;
+    ways.name = yb_wire_text_of(member->name);
+    ways.age_ms = wire->age_ms < UINT32_MAX ? (uint32_t)wire->age_ms : UINT32_MAX;
+    yb_conductor_service_ways(host->service, &ways);
+}
+
 static void
 take_member(struct yb_conductor_host *host, const struct yb_wire_member *wire)
 {
@@ -207,6 +234,7 @@ take_member(struct yb_conductor_host *host, const struct yb_wire_member *wire)
     member->present = true;
     if (yb_conductor_service_storage(host->service, member->name, &place) == YB_OK) {
         host->places[member->slot] = place;
+        tell_ways(host, member, wire);
     }
 }
 

@@ -17,6 +17,12 @@
 #define BEAT_BODY_BYTES (YB_WIRE_HEARTBEAT_BYTES + YB_MEMBER_USES * YB_WIRE_TENANT_USE_BYTES)
 #define HEART_STRIPE    1u /* Beside the node's own connection (net/fence.h). */
 #define BEATS_A_LEASE   5u /* Heartbeats in one lease: some may be lost. */
+#define BEATS_A_BEAT    4u /* So many at the most in the time of one, when much changes (M4). */
+
+/* Less than this is nothing, and does not double (M4): what is committed below a queue anyway, and
+ * what a look at the tiers costs. */
+#define BACKLOG_FLOOR (256u * 1024u)
+#define BASE_FLOOR_US 1000u
 
 enum state { OUT, REGISTERING, RESTING, IN };
 
@@ -29,6 +35,7 @@ struct heart {
     bool calling;
     bool beating;
     bool stopping;
+    bool hurries; /* As soon as it may. */
     uint64_t sent_ns;
     uint64_t incarnation;
     uint64_t epoch;
@@ -71,6 +78,11 @@ struct yb_member {
     const struct yb_member_events *events;
     void *owner;
     struct yb_member_vitals vitals;
+    struct {
+        _Atomic uint64_t backlog;
+        _Atomic uint64_t rate;
+        _Atomic uint32_t base_us;
+    } told[YB_MEMBER_WAYS]; /* By the last heartbeat; written by the heart, read by the node. */
     _Atomic uint64_t lease_until_ns;
     _Atomic bool heart_idle;
 
@@ -98,6 +110,8 @@ struct yb_member {
 
     struct heart heart;
     struct news news;
+    struct yb_mail hurry;
+    _Atomic bool hurrying; /* It is the heart's, which gives it back. */
 };
 
 static void register_now(struct yb_member *member);
@@ -322,12 +336,31 @@ heart_rest(struct yb_member *member)
 {
     struct heart *heart = &member->heart;
     uint64_t every_ns = heart->lease_ms * YB_NS_PER_MS / BEATS_A_LEASE;
+    uint64_t next_ns =
+        heart->hurries ? heart->sent_ns + every_ns / BEATS_A_BEAT : now_of(heart->net) + every_ns;
 
     if (heart->stopping || !heart->beating) {
         atomic_store(&member->heart_idle, !heart->calling);
         return;
     }
-    yb_loop_arm(yb_net_loop(heart->net), &heart->timer, now_of(heart->net) + every_ns);
+    yb_loop_arm(yb_net_loop(heart->net), &heart->timer, next_ns);
+}
+
+/* The node has news of its ways. */
+static void
+on_hurry(struct yb_mail *mail)
+{
+    struct yb_member *member =
+        (struct yb_member *)((uint8_t *)mail - offsetof(struct yb_member, hurry));
+    struct heart *heart = &member->heart;
+
+    atomic_store(&member->hurrying, false);
+    if (heart->beating && !heart->stopping && !heart->hurries) {
+        heart->hurries = true;
+        if (!heart->calling) {
+            heart_rest(member);
+        }
+    }
 }
 
 /* Let the lease end later, unless the node's loop has ended it meanwhile (M1, M2). */
@@ -388,6 +421,17 @@ copy_uses(struct yb_member_vitals *vitals, struct yb_wire_tenant_use *out)
     return atomic_load_explicit(&vitals->use_sequence, memory_order_relaxed) == before ? count : 0;
 }
 
+/* What the directory is going to know of the ways. */
+static void
+tell_ways(struct yb_member *member)
+{
+    for (uint32_t i = 0; i < YB_MEMBER_WAYS; i++) {
+        atomic_store(&member->told[i].backlog, atomic_load(&member->vitals.ways[i].backlog));
+        atomic_store(&member->told[i].rate, atomic_load(&member->vitals.ways[i].rate));
+        atomic_store(&member->told[i].base_us, atomic_load(&member->vitals.ways[i].base_us));
+    }
+}
+
 static size_t
 encode_beat(struct yb_member *member)
 {
@@ -404,14 +448,14 @@ encode_beat(struct yb_member *member)
         .in_flight = atomic_load(&vitals->in_flight),
         .ungranted = atomic_load(&vitals->ungranted),
         .quarantined = atomic_load(&vitals->quarantined),
-        .backlog = atomic_load(&vitals->backlog),
-        .rate = atomic_load(&vitals->rate),
-        .ssd_backlog = atomic_load(&vitals->below[YB_MEMBER_SSD].backlog),
-        .ssd_rate = atomic_load(&vitals->below[YB_MEMBER_SSD].rate),
-        .object_backlog = atomic_load(&vitals->below[YB_MEMBER_OBJECT].backlog),
-        .object_rate = atomic_load(&vitals->below[YB_MEMBER_OBJECT].rate),
-        .ssd_base_us = atomic_load(&vitals->below[YB_MEMBER_SSD].base_us),
-        .object_base_us = atomic_load(&vitals->below[YB_MEMBER_OBJECT].base_us),
+        .backlog = atomic_load(&member->told[YB_MEMBER_LINK].backlog),
+        .rate = atomic_load(&member->told[YB_MEMBER_LINK].rate),
+        .ssd_backlog = atomic_load(&member->told[YB_MEMBER_SSD].backlog),
+        .ssd_rate = atomic_load(&member->told[YB_MEMBER_SSD].rate),
+        .object_backlog = atomic_load(&member->told[YB_MEMBER_OBJECT].backlog),
+        .object_rate = atomic_load(&member->told[YB_MEMBER_OBJECT].rate),
+        .ssd_base_us = atomic_load(&member->told[YB_MEMBER_SSD].base_us),
+        .object_base_us = atomic_load(&member->told[YB_MEMBER_OBJECT].base_us),
         .slot = heart->slot,
         .drained = atomic_load(&vitals->drained) != 0,
         .use = {.count = copy_uses(vitals, uses), .native = uses},
@@ -435,6 +479,8 @@ on_heart(struct yb_timer *timer)
         return;
     }
     heart->sent_ns = now_of(heart->net);
+    heart->hurries = false;
+    tell_ways(member);
     heart->call = (struct yb_call){
         .type = YB_WIRE_DIRECTORY_TYPE_HEARTBEAT,
         .class = YB_CLASS_FIRST_TOKEN,
@@ -469,6 +515,7 @@ on_order(struct yb_mail *mail)
     heart->slot = order->slot;
     heart->lease_ms = order->lease_ms;
     heart->told_state = YB_WIRE_SLOT_STATE_SERVING;
+    heart->hurries = false;
     free(order);
     yb_loop_disarm(yb_net_loop(heart->net), &heart->timer);
     if (heart->peer == NULL && heart->beating) {
@@ -573,6 +620,7 @@ yb_member_create(const struct yb_member_facts *facts, const struct yb_member_eve
     member->post_task.run = post_orders;
     member->news.member = member;
     yb_mail_init(&member->news.mail, on_news);
+    yb_mail_init(&member->hurry, on_hurry);
     yb_timer_init(&member->timer, on_timer);
     yb_timer_init(&member->heart.timer, on_heart);
     atomic_store(&member->heart_idle, true);
@@ -630,9 +678,10 @@ yb_member_stop(struct yb_member *member)
 bool
 yb_member_idle(const struct yb_member *member)
 {
-    return member->net == NULL || (member->stopping && !member->calling &&
-                                   member->unposted == NULL && atomic_load(&member->heart_idle) &&
-                                   !__atomic_load_n(&member->news.waits, __ATOMIC_ACQUIRE));
+    return member->net == NULL ||
+           (member->stopping && !member->calling && member->unposted == NULL &&
+            !atomic_load(&member->hurrying) && atomic_load(&member->heart_idle) &&
+            !__atomic_load_n(&member->news.waits, __ATOMIC_ACQUIRE));
 }
 
 void
@@ -657,6 +706,37 @@ struct yb_member_vitals *
 yb_member_vitals(struct yb_member *member)
 {
     return &member->vitals;
+}
+
+/* Whether a number has doubled, or halved, where less than `floor` is nothing. */
+static bool
+differs(uint64_t now, uint64_t told, uint64_t floor)
+{
+    now = now > floor ? now : floor;
+    told = told > floor ? told : floor;
+    return now / 2 >= told || told / 2 >= now;
+}
+
+void
+yb_member_ways_shown(struct yb_member *member)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < YB_MEMBER_WAYS; i++) {
+        changed = changed ||
+                  differs(atomic_load(&member->vitals.ways[i].backlog),
+                          atomic_load(&member->told[i].backlog), BACKLOG_FLOOR) ||
+                  differs(atomic_load(&member->vitals.ways[i].rate),
+                          atomic_load(&member->told[i].rate), 1) ||
+                  differs(atomic_load(&member->vitals.ways[i].base_us),
+                          atomic_load(&member->told[i].base_us), BASE_FLOOR_US);
+    }
+    if (changed && member->state == IN && !member->stopping &&
+        !atomic_exchange(&member->hurrying, true) &&
+        yb_mailbox_try_post(yb_loop_mailbox(yb_net_loop(member->heart.net)), &member->hurry) !=
+            YB_OK) {
+        atomic_store(&member->hurrying, false); /* With the next look, or the next heartbeat. */
+    }
 }
 
 struct yb_peer *

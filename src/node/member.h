@@ -18,6 +18,9 @@
  *       on_registered the lease is over.
  *   M3  Answers of an epoch below the highest that was seen are ignored (RULES A10); another
  *       cluster counts its own.
+ *   M4  A backlog, rate or latency that has doubled or halved since the last heartbeat is told
+ *       without waiting for the next (DESIGN 5); however often that happens, heartbeats are no
+ *       less than a quarter of their usual distance apart.
  *
  * Threads   create to destroy on the node's loop; the heart's part runs on its own.
  * Memory    The member owns its calls and peers.
@@ -40,7 +43,8 @@
 
 struct yb_member;
 
-enum yb_member_below { YB_MEMBER_SSD, YB_MEMBER_OBJECT, YB_MEMBER_BELOW };
+/* Ways that bytes of the node come by: its link, and its tiers below memory. */
+enum yb_member_way { YB_MEMBER_LINK, YB_MEMBER_SSD, YB_MEMBER_OBJECT, YB_MEMBER_WAYS };
 
 /* What heartbeats carry; written by the node's thread, read by the heart's. */
 struct yb_member_vitals {
@@ -48,13 +52,12 @@ struct yb_member_vitals {
     _Atomic uint64_t in_flight;
     _Atomic uint64_t ungranted;
     _Atomic uint64_t quarantined;
-    _Atomic uint64_t backlog;
-    _Atomic uint64_t rate;
     struct {
         _Atomic uint64_t backlog;
-        _Atomic uint64_t rate; /* 0: there is no such tier, or it does not work. */
+        _Atomic uint64_t rate; /* 0: there is no such tier, or it does not work; of the link: it
+                                * is not known. */
         _Atomic uint32_t base_us;
-    } below[YB_MEMBER_BELOW];       /* How soon a load would be there. */
+    } ways[YB_MEMBER_WAYS];         /* How soon bytes would be there. */
     _Atomic uint64_t flush_version; /* Of the tenants' list that was applied. */
     _Atomic uint32_t drained;
     _Atomic uint32_t use_sequence; /* Odd while `uses` is being written. */
@@ -123,6 +126,10 @@ void yb_member_fenced(struct yb_member *member);
 uint64_t yb_member_lease_until(const struct yb_member *member);
 
 struct yb_member_vitals *yb_member_vitals(struct yb_member *member);
+
+/* The vitals' ways were written: if one of them has become twice as good or bad as the directory
+ * knows (M4), it is told at once. */
+void yb_member_ways_shown(struct yb_member *member);
 
 /* The peer through which the node's own calls to the directory go; NULL before start. */
 struct yb_peer *yb_member_directory(struct yb_member *member);

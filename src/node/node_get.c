@@ -9,12 +9,71 @@
 #include "base/check.h"
 #include "node/node_internal.h"
 
+#define LINK_FULL    (256ull << 10) /* With less on its way a link is not what is waited for. */
+#define LINK_LOOK_NS YB_NS_PER_MS   /* So long it must have been full until its rate is known. */
+#define LINK_FORGETS 64u            /* Of what was seen best so much is forgotten at a look. */
+
+/* ---- the link -------------------------------------------------------------------------------- */
+
+/* Count the time up to now, if it was full; by the clock: replies leave within a turn. */
+static void
+link_pass(struct yb_node *node)
+{
+    struct yb_node_link *link = &node->link;
+    uint64_t now_ns = yb_clock_now(yb_loop_clock(yb_net_loop(node->net)));
+
+    link->full_ns += link->backlog_bytes >= LINK_FULL ? now_ns - link->since_ns : 0;
+    link->since_ns = now_ns;
+}
+
+static void
+link_begin(struct yb_node_read *read)
+{
+    link_pass(read->node);
+    read->node->link.backlog_bytes += read->bytes;
+}
+
+static void
+link_end(struct yb_node_read *read)
+{
+    struct yb_node_link *link = &read->node->link;
+
+    link_pass(read->node);
+    YB_ASSERT(link->backlog_bytes >= read->bytes);
+    link->moved_bytes += link->backlog_bytes >= LINK_FULL ? read->bytes : 0;
+    link->backlog_bytes -= read->bytes;
+}
+
+void
+yb_node_link_show(struct yb_node *node)
+{
+    struct yb_member_vitals *vitals = yb_member_vitals(node->member);
+    struct yb_node_link *link = &node->link;
+
+    link_pass(node);
+    if (link->full_ns >= LINK_LOOK_NS && link->moved_bytes >= LINK_FULL) {
+        uint64_t rate = (uint64_t)((double)link->moved_bytes * 1e9 / (double)link->full_ns);
+
+        link->rate -= link->rate / LINK_FORGETS;
+        link->rate = rate > link->rate ? rate : link->rate;
+    }
+    if (link->full_ns >= LINK_LOOK_NS) {
+        link->full_ns = link->moved_bytes = 0;
+    }
+    atomic_store(&vitals->ways[YB_MEMBER_LINK].backlog, link->backlog_bytes);
+    atomic_store(&vitals->ways[YB_MEMBER_LINK].rate, link->rate);
+}
+
+/* ---- reads ----------------------------------------------------------------------------------- */
+
+/* A reply has left, or will not. */
 static void
 released(struct yb_request *request)
 {
     struct yb_node_read *read = request->context;
     struct yb_node *node = read->node;
 
+    link_end(read);
     for (uint32_t i = 0; i < read->count; i++) {
         yb_node_unpin(node, read->blocks[i]);
     }
@@ -31,6 +90,7 @@ lend(struct yb_node_read *read, struct yb_block *block, uint64_t offset, uint64_
         .iov_base = (uint8_t *)yb_dram_bytes(read->node->pool, &block->extent) + offset,
         .iov_len = (size_t)bytes,
     };
+    read->bytes += bytes;
     read->count++;
 }
 
@@ -176,6 +236,7 @@ read_begin(struct yb_node *node, struct yb_node_read **read_out)
     if (status == YB_OK) {
         *read_out = taken;
         (*read_out)->node = node;
+        (*read_out)->bytes = 0;
         (*read_out)->count = 0;
         (*read_out)->use = yb_node_use(node);
         (*read_out)->wait = NULL;
@@ -210,6 +271,7 @@ yb_node_get_handle(void *service, struct yb_request *request)
     request->released = released;
     read->wait = wait;
     length = get_items(read, request, &body);
+    link_begin(read);
     yb_node_wait_end(wait); /* What is read is pinned by the reply now. */
     if (length == 0) {
         yb_request_reply(request, YB_PROTOCOL, NULL, 0, NULL, 0);
@@ -293,6 +355,7 @@ yb_node_fetch_block_handle(void *service, struct yb_request *request)
     yb_node_lift_end(lift);
     if (block->size > 0) {
         lend(read, block, 0, block->size);
+        link_begin(read);
     }
     length = describe(node, block);
     yb_node_unpin(node, block);

@@ -178,6 +178,7 @@ struct yb_node_put {
 struct yb_node_wait;
 struct yb_node_read {
     struct yb_node *node;
+    uint64_t bytes; /* That are lent to the reply. */
     uint32_t count;
     uint32_t use;   /* Its number, as yb_node_use() gave it, ... */
     uint32_t index; /* ... and of the item that is looked at. */
@@ -209,6 +210,16 @@ struct yb_node_removal {
     uint64_t through; /* Kills below DRAM up to this one have to be done. */
 };
 #define YB_NODE_REMOVALS 16u
+
+/* What leaves by the link: how much is on its way, and the fastest that went lately, for a reader
+ * that is slow says nothing of the link. */
+struct yb_node_link {
+    uint64_t backlog_bytes;
+    uint64_t rate;        /* 0: not known. */
+    uint64_t moved_bytes; /* Since the last look, while it was full, ... */
+    uint64_t full_ns;     /* ... which was so long. */
+    uint64_t since_ns;    /* Up to then it is counted. */
+};
 
 struct yb_node_below;
 struct yb_node_lift;
@@ -272,6 +283,7 @@ struct yb_node {
     const uint8_t *region_base;
     uint64_t pinned_bytes;
     uint64_t held_bytes;
+    struct yb_node_link link;
     uint32_t hold_oldest; /* Index + 1. */
     uint32_t hold_newest;
     struct yb_node_ghost *ghosts;
@@ -509,6 +521,8 @@ void yb_node_pull_stop(struct yb_node_put *put);
 void yb_node_prefetch(const struct yb_node *node, const struct yb_wire_get *body);
 
 void yb_node_get_handle(void *service, struct yb_request *request);
+/* Let heartbeats know how the link is. */
+void yb_node_link_show(struct yb_node *node);
 void yb_node_fetch_block_handle(void *service, struct yb_request *request);
 
 /* Compare the chunks of a range with their sums, where there are any. */

@@ -86,6 +86,8 @@ yb_node_show_vitals(struct yb_node *node)
                  (int64_t)node->granted_count);
     show_hits(node);
     yb_node_below_show(node);
+    yb_node_link_show(node);
+    yb_member_ways_shown(node->member);
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BELOW,
                  (int64_t)yb_node_below_blocks(node));
 }

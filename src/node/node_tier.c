@@ -555,9 +555,9 @@ show_forecast(struct yb_node *node, const struct yb_node_level *level)
     if (yb_node_level_works(level)) {
         told = yb_tier_forecast(level->tier, YB_CLASS_THROUGHPUT);
     }
-    atomic_store(&vitals->below[at].backlog, told.backlog_bytes);
-    atomic_store(&vitals->below[at].rate, told.bytes_per_second);
-    atomic_store(&vitals->below[at].base_us,
+    atomic_store(&vitals->ways[at].backlog, told.backlog_bytes);
+    atomic_store(&vitals->ways[at].rate, told.bytes_per_second);
+    atomic_store(&vitals->ways[at].base_us,
                  told.base_us < UINT32_MAX ? (uint32_t)told.base_us : UINT32_MAX);
 }
 

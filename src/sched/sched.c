@@ -503,6 +503,7 @@ yb_sched_report(struct yb_sched *sched, uint32_t place, const struct yb_sched_re
         struct yb_sched_link *link = &old->instance.links[i];
 
         link->rate = given.rate[i] > 0 ? given.rate[i] : link->rate;
+        link->latency_ns = given.latency_ns[i] > 0 ? given.latency_ns[i] : link->latency_ns;
         link->backlog_bytes = given.backlog_bytes[i];
         link->at_ns = given.at_ns;
     }

@@ -499,6 +499,12 @@ store_named(struct store_world *world, struct yb_id hash, struct yb_index_answer
     yb_index_lookup(directory->index, &query, &hash, 1, found_out);
 }
 
+const struct yb_members_slot *
+store_known(struct store_world *world, uint16_t slot)
+{
+    return yb_members_at(store_directory(world)->life->directory->members, slot);
+}
+
 /* ---- histories ------------------------------------------------------------------------------ */
 
 static enum store_outcome

@@ -172,6 +172,10 @@ void store_drain(struct store_world *world, uint32_t number, bool draining);
 struct yb_index_answer;
 void store_named(struct store_world *world, struct yb_id hash, struct yb_index_answer *found_out);
 
+/* What the directory, which is up, knows of a node by its slot. */
+struct yb_members_slot;
+const struct yb_members_slot *store_known(struct store_world *world, uint16_t slot);
+
 /* Let time pass; store_check() runs after every step. */
 void store_run_ms(struct store_world *world, uint64_t ms);
 

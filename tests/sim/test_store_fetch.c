@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "directory/members.h"
 #include "node/node_below.h"
 #include "store_caller.h"
 #include "store_steps.h"
@@ -354,6 +355,59 @@ test_fetch__says_that_a_block_waits_behind_those_of_others(void **state)
     store_steps_end(world);
 }
 
+/* What the directory knows of the node. */
+static const struct yb_members_slot *
+known(struct store_world *world)
+{
+    return store_known(world, node_of(world)->slot);
+}
+
+/* Let time pass, and count the heartbeats that come. */
+static uint32_t
+beats_in(struct store_world *world, uint32_t ms)
+{
+    uint64_t last_ns = known(world)->answered_ns;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < ms; i++) {
+        store_run_ms(world, 1);
+        count += known(world)->answered_ns != last_ns;
+        last_ns = known(world)->answered_ns;
+    }
+    return count;
+}
+
+/* M4: at once, and not oftener for it than four times as usual. */
+static void
+test_fetch__what_has_doubled_is_told_at_once_and_not_all_the_time(void **state)
+{
+    struct store_world *world = begin();
+    uint64_t *backlog = &node_of(world)->link.backlog_bytes;
+    uint32_t count = 0;
+    uint32_t usual;
+
+    (void)state;
+    store_run_ms(world, 1000);
+    usual = beats_in(world, 1000);
+    assert_in_range(usual, 10, 13); /* 5 in a lease of 400 ms. */
+    for (uint32_t i = 1; i <= 12; i++) {
+        *backlog = (uint64_t)(i % 2 + 1) << 20;
+        (void)beats_in(world, 45);
+        assert_int_equal(known(world)->backlog, *backlog);
+        (void)beats_in(world, 100 + 7 * i);
+    }
+    *backlog = *backlog / 2 * 3; /* Less than twice as much is not urgent. */
+    assert_in_range(beats_in(world, 1000), usual - 1, usual + 1);
+    assert_int_equal(known(world)->backlog, *backlog);
+    for (uint32_t i = 0; i < 100; i++) {
+        *backlog = (uint64_t)(i % 2) << 20;
+        count += beats_in(world, 10);
+    }
+    assert_in_range(count, 2 * usual, 4 * usual + 4);
+    *backlog = 0;
+    store_steps_end(world);
+}
+
 struct probe {
     struct yb_node_join join; /* First. */
     struct yb_node *node;
@@ -513,6 +567,7 @@ main(void)
         cmocka_unit_test(test_fetch__a_reader_that_is_gone_has_left),
         cmocka_unit_test(test_fetch__says_when_each_block_can_be_here),
         cmocka_unit_test(test_fetch__says_that_a_block_waits_behind_those_of_others),
+        cmocka_unit_test(test_fetch__what_has_doubled_is_told_at_once_and_not_all_the_time),
         cmocka_unit_test(test_fetch__who_joins_a_load_that_ends_gets_the_block),
         cmocka_unit_test(test_fetch__leaving_does_not_walk_over_those_who_stay),
         cmocka_unit_test(test_fetch__a_load_is_as_urgent_as_those_who_wait_for_it),

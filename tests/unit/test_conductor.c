@@ -287,6 +287,67 @@ test_conductor__an_instance_has_what_its_node_has(void **state)
     stage_close(&stage);
 }
 
+/* A hit is not ready: what a node's disk does is known by the node, and not by who registered. */
+static void
+test_conductor__a_hit_is_as_soon_as_its_node_says(void **state)
+{
+    struct yb_wire_conductor_ways ways = {.name = yb_wire_text_of("n0")};
+    struct yb_wire_conductor_register said = {
+        .incarnation = 1,
+        .in_rate = 1000000000,
+        .out_rate = 1000000000,
+        .load_rate = 100000000000,
+        .ssd_rate = 1000000000,
+        .prefill_token_ps = 108300000,
+        .kv_bytes = 1000,
+        .layers = 8,
+        .roles = 3,
+        .name = yb_wire_text_of("p0"),
+        .model = yb_wire_text_of("m"),
+        .node = yb_wire_text_of("n0"),
+    };
+    const uint64_t bytes = 8 * BLOCK * 1000;
+    struct yb_wire_conductor_key keys[8];
+    struct yb_conductor_answer answer;
+    char why[YB_CONDUCTOR_WHY_BYTES] = "";
+    struct stage stage;
+    uint32_t place;
+
+    (void)state;
+    stage_make(&stage, "ready", YB_SCHED_MODE_COUPLED);
+    keys_of(keys, 8, 1);
+    assert_int_equal(yb_conductor_ways(stage.conductor, &ways, stage.now_ns), YB_NOT_FOUND);
+    assert_int_equal(yb_conductor_register(stage.conductor, &said, stage.now_ns, why), YB_OK);
+    assert_int_equal(
+        yb_conductor_storage(stage.conductor, yb_wire_text_of("n0"), stage.now_ns, &place), YB_OK);
+    put_blocks(&stage, place, YB_SCHED_TIER_SSD, keys, 8);
+    ask_keys(&stage, keys, 8, &answer);
+    assert_int_equal(answer.wire.reuse_blocks, 8);
+    assert_in_range(answer.wire.ready_us, bytes / 1000 - 10, bytes / 1000 + 100);
+
+    ways.ssd_rate = 100000000;
+    ways.ssd_base_us = 1000;
+    assert_int_equal(yb_conductor_ways(stage.conductor, &ways, stage.now_ns), YB_OK);
+    ask_keys(&stage, keys, 8, &answer);
+    assert_int_equal(answer.wire.reuse_blocks, 8);
+    assert_in_range(answer.wire.ready_us, 990 + bytes / 100, 1100 + bytes / 100);
+
+    ways.ssd_rate = 0; /* As before; but others wait there, some of whom have got theirs since. */
+    ways.ssd_backlog = 400000;
+    ways.age_ms = 2;
+    assert_int_equal(yb_conductor_ways(stage.conductor, &ways, stage.now_ns), YB_OK);
+    ask_keys(&stage, keys, 8, &answer);
+    assert_in_range(answer.wire.ready_us, 2990 + bytes / 100, 3100 + bytes / 100);
+
+    ways.ssd_rate = 1000000; /* Computing is sooner. */
+    assert_int_equal(yb_conductor_ways(stage.conductor, &ways, stage.now_ns), YB_OK);
+    ask_keys(&stage, keys, 8, &answer);
+    assert_int_equal(answer.wire.reuse_blocks, 0);
+    ways.ssd_rate = UINT64_MAX;
+    assert_int_equal(yb_conductor_ways(stage.conductor, &ways, stage.now_ns), YB_INVALID);
+    stage_close(&stage);
+}
+
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 static void
@@ -404,9 +465,10 @@ walk_place(struct walk *walk)
     static const char *const names[] = {"p0", "p1", "p2", "p3"};
     const char *name = names[unit_random(&walk->random) % 4];
     struct yb_wire_conductor_key keys[PROMPT_MAX];
+    struct yb_wire_conductor_ways ways = {.name = yb_wire_text_of("n0")};
     uint32_t place;
 
-    switch (unit_random(&walk->random) % 8) {
+    switch (unit_random(&walk->random) % 9) {
     case 0: (void)!enroll(walk->stage, name, "m", 3, 1 + unit_random(&walk->random) % 2); break;
     case 1:
         (void)!yb_conductor_unregister(
@@ -423,6 +485,11 @@ walk_place(struct walk *walk)
         }
         break;
     case 3: yb_conductor_tick(walk->stage->conductor, walk->stage->now_ns); break;
+    case 4:
+        ways.ssd_rate = unit_random(&walk->random) % 2000000000;
+        ways.ssd_backlog = unit_random(&walk->random) % (1u << 26);
+        (void)!yb_conductor_ways(walk->stage->conductor, &ways, walk->stage->now_ns);
+        break;
     default:
         keys_of(keys, PROMPT_MAX, (uint8_t)(unit_random(&walk->random) % 5));
         (void)!report(walk->stage, name, 1 + unit_random(&walk->random) % 2, ++walk->sequence,
@@ -544,6 +611,7 @@ main(void)
         cmocka_unit_test(test_conductor__models_do_not_share_instances),
         cmocka_unit_test(test_conductor__what_a_node_holds_is_fetched_and_told),
         cmocka_unit_test(test_conductor__an_instance_has_what_its_node_has),
+        cmocka_unit_test(test_conductor__a_hit_is_as_soon_as_its_node_says),
         cmocka_unit_test(test_conductor__an_instruction_ends_once),
         cmocka_unit_test(test_conductor__its_log_gives_the_same_answers_with_every_policy),
         cmocka_unit_test(test_conductor__a_log_that_was_changed_is_found_out),

@@ -145,6 +145,26 @@ build_conductor_name_one(struct golden_buffer *out)
 }
 
 static enum yb_status
+recode_conductor_ways(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_ways value;
+    enum yb_status status = yb_wire_conductor_ways_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_conductor_ways_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_conductor_ways_busy(struct golden_buffer *out)
+{
+    struct yb_wire_conductor_ways value = {.out_backlog = 4194304, .out_rate = UINT64_C(0xb2d05e00), .ssd_backlog = 65536, .ssd_rate = 2000000000, .object_backlog = 1048576, .object_rate = 90000000, .ssd_base_us = 200, .object_base_us = 20000, .age_ms = 100, .name = {"n0", 2}};
+
+    return yb_wire_conductor_ways_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
 recode_conductor_report(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
 {
     struct yb_wire_conductor_report value;
@@ -256,6 +276,7 @@ static const struct golden_case golden_conductor_cases[] = {
     {"conductor_move-one", 24, build_conductor_move_one, recode_conductor_move},
     {"conductor_register-one", 160, build_conductor_register_one, recode_conductor_register},
     {"conductor_name-one", 8, build_conductor_name_one, recode_conductor_name},
+    {"conductor_ways-busy", 64, build_conductor_ways_busy, recode_conductor_ways},
     {"conductor_report-one", 168, build_conductor_report_one, recode_conductor_report},
     {"conductor_options-one", 96, build_conductor_options_one, recode_conductor_options},
     {"conductor_asked-one", 16, build_conductor_asked_one, recode_conductor_asked},

@@ -18,6 +18,7 @@ _Static_assert(36 + 12 == YB_WIRE_CONDUCTOR_DONE_BYTES, "no gap in conductor_don
 _Static_assert(20 + 4 == YB_WIRE_CONDUCTOR_MOVE_BYTES, "no gap in conductor_move");
 _Static_assert(158 + 2 == YB_WIRE_CONDUCTOR_REGISTER_BYTES, "no gap in conductor_register");
 _Static_assert(2 + 6 == YB_WIRE_CONDUCTOR_NAME_BYTES, "no gap in conductor_name");
+_Static_assert(62 + 2 == YB_WIRE_CONDUCTOR_WAYS_BYTES, "no gap in conductor_ways");
 _Static_assert(158 + 10 == YB_WIRE_CONDUCTOR_REPORT_BYTES, "no gap in conductor_report");
 _Static_assert(89 + 7 == YB_WIRE_CONDUCTOR_OPTIONS_BYTES, "no gap in conductor_options");
 _Static_assert(12 + 4 == YB_WIRE_CONDUCTOR_ASKED_BYTES, "no gap in conductor_asked");
@@ -40,6 +41,7 @@ yb_wire_conductor_record_name(uint32_t value)
     case YB_WIRE_CONDUCTOR_RECORD_TICK: return "tick";
     case YB_WIRE_CONDUCTOR_RECORD_RESET: return "reset";
     case YB_WIRE_CONDUCTOR_RECORD_MOVE: return "move";
+    case YB_WIRE_CONDUCTOR_RECORD_WAYS: return "ways";
     default: return "unknown";
     }
 }
@@ -60,6 +62,7 @@ conductor_record_known(uint32_t value)
     case YB_WIRE_CONDUCTOR_RECORD_TICK:
     case YB_WIRE_CONDUCTOR_RECORD_RESET:
     case YB_WIRE_CONDUCTOR_RECORD_MOVE:
+    case YB_WIRE_CONDUCTOR_RECORD_WAYS:
         return true;
     default: return false;
     }
@@ -1432,6 +1435,122 @@ yb_wire_conductor_name_decode(const uint8_t *bytes, size_t length, struct yb_wir
     }
     yb_wire_conductor_name_load(bytes, &value);
     if (!conductor_name_check_fixed(bytes, error) || !conductor_name_check(&value, error) || !conductor_name_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+conductor_ways_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 62, 2)) {
+        return yb_wire_bad(error, "conductor_ways", "reserved", "reserved bytes must be zero", (uint64_t)bytes[62]);
+    }
+    return true;
+}
+
+static bool
+conductor_ways_check(const struct yb_wire_conductor_ways *value, struct yb_wire_error *error)
+{
+    if (value->name.length > 63) {
+        return yb_wire_bad(error, "conductor_ways", "name", "longer than its maximum", (uint64_t)value->name.length);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_conductor_ways_load(const uint8_t *bytes, struct yb_wire_conductor_ways *out)
+{
+    out->out_backlog = yb_wire_get_u64(bytes + 0);
+    out->out_rate = yb_wire_get_u64(bytes + 8);
+    out->ssd_backlog = yb_wire_get_u64(bytes + 16);
+    out->ssd_rate = yb_wire_get_u64(bytes + 24);
+    out->object_backlog = yb_wire_get_u64(bytes + 32);
+    out->object_rate = yb_wire_get_u64(bytes + 40);
+    out->ssd_base_us = yb_wire_get_u32(bytes + 48);
+    out->object_base_us = yb_wire_get_u32(bytes + 52);
+    out->age_ms = yb_wire_get_u32(bytes + 56);
+    out->name = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 60)};
+}
+
+static inline void
+yb_wire_conductor_ways_store(const struct yb_wire_conductor_ways *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->out_backlog);
+    yb_wire_put_u64(bytes + 8, value->out_rate);
+    yb_wire_put_u64(bytes + 16, value->ssd_backlog);
+    yb_wire_put_u64(bytes + 24, value->ssd_rate);
+    yb_wire_put_u64(bytes + 32, value->object_backlog);
+    yb_wire_put_u64(bytes + 40, value->object_rate);
+    yb_wire_put_u32(bytes + 48, value->ssd_base_us);
+    yb_wire_put_u32(bytes + 52, value->object_base_us);
+    yb_wire_put_u32(bytes + 56, value->age_ms);
+    yb_wire_put_u16(bytes + 60, value->name.length);
+    memset(bytes + 62, 0, 2);
+}
+
+static bool
+conductor_ways_check_tails(const struct yb_wire_conductor_ways *value, struct yb_wire_error *error)
+{
+    if (!yb_wire_text_valid(value->name.bytes, value->name.length)) {
+        return yb_wire_bad(error, "conductor_ways", "name", "not printable UTF-8", (uint64_t)value->name.length);
+    }
+    return true;
+}
+
+static bool
+conductor_ways_take(const uint8_t *bytes, size_t length, struct yb_wire_conductor_ways *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_CONDUCTOR_WAYS_BYTES;
+
+    if (length - at < value->name.length) {
+        return yb_wire_bad(error, "conductor_ways", "name", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->name.bytes = (const char *)bytes + at;
+    at += value->name.length;
+    if (at != length) {
+        return yb_wire_bad(error, "conductor_ways", "length", "bytes left over behind the message", length);
+    }
+    return conductor_ways_check_tails(value, error);
+}
+
+size_t
+yb_wire_conductor_ways_size(const struct yb_wire_conductor_ways *value)
+{
+    return (size_t)YB_WIRE_CONDUCTOR_WAYS_BYTES + value->name.length;
+}
+
+enum yb_status
+yb_wire_conductor_ways_encode(const struct yb_wire_conductor_ways *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_CONDUCTOR_WAYS_BYTES;
+
+    if (!conductor_ways_check(value, NULL) || !conductor_ways_check_tails(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_conductor_ways_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_conductor_ways_store(value, out);
+    at = yb_wire_put_tail(out, at, value->name.bytes, value->name.length);
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_conductor_ways_decode(const uint8_t *bytes, size_t length, struct yb_wire_conductor_ways *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_conductor_ways value;
+
+    if (length < YB_WIRE_CONDUCTOR_WAYS_BYTES) {
+        yb_wire_bad(error, "conductor_ways", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_conductor_ways_load(bytes, &value);
+    if (!conductor_ways_check_fixed(bytes, error) || !conductor_ways_check(&value, error) || !conductor_ways_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

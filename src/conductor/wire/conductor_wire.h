@@ -33,6 +33,7 @@ enum yb_wire_conductor_record {
     YB_WIRE_CONDUCTOR_RECORD_TICK = 10, /* Time passed: who has not reported for too long is gone. No body. */
     YB_WIRE_CONDUCTOR_RECORD_RESET = 11, /* All blocks of the store's nodes are told again. No body. */
     YB_WIRE_CONDUCTOR_RECORD_MOVE = 12, /* A move that no request asked for. Body: `conductor_move`. */
+    YB_WIRE_CONDUCTOR_RECORD_WAYS = 13, /* How bytes come from a node of the store, as its heartbeats say. Body: `conductor_ways`. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -810,6 +811,49 @@ YB_CHECKED enum yb_status yb_wire_conductor_name_encode(const struct yb_wire_con
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_conductor_name_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_conductor_name *out, struct yb_wire_error *error);
+
+/* How bytes come from a node of the store: what waits, how fast it goes, and how long the first
+ * takes. */
+enum {
+    YB_WIRE_CONDUCTOR_WAYS_BYTES = 64,
+    YB_WIRE_CONDUCTOR_WAYS_BYTES_MAX = 127,
+    YB_WIRE_CONDUCTOR_WAYS_NAME_MAX = 63,
+    YB_WIRE_CONDUCTOR_WAYS_AT_OUT_BACKLOG = 0,
+    YB_WIRE_CONDUCTOR_WAYS_AT_OUT_RATE = 8,
+    YB_WIRE_CONDUCTOR_WAYS_AT_SSD_BACKLOG = 16,
+    YB_WIRE_CONDUCTOR_WAYS_AT_SSD_RATE = 24,
+    YB_WIRE_CONDUCTOR_WAYS_AT_OBJECT_BACKLOG = 32,
+    YB_WIRE_CONDUCTOR_WAYS_AT_OBJECT_RATE = 40,
+    YB_WIRE_CONDUCTOR_WAYS_AT_SSD_BASE_US = 48,
+    YB_WIRE_CONDUCTOR_WAYS_AT_OBJECT_BASE_US = 52,
+    YB_WIRE_CONDUCTOR_WAYS_AT_AGE_MS = 56,
+    YB_WIRE_CONDUCTOR_WAYS_AT_NAME = 60,
+    YB_WIRE_CONDUCTOR_WAYS_AT_RESERVED = 62,
+};
+
+struct yb_wire_conductor_ways {
+    uint64_t out_backlog; /* Bytes that wait on its link. */
+    uint64_t out_rate; /* Bytes per second that left by it lately; 0: not known. */
+    uint64_t ssd_backlog; /* Bytes that wait to be read from its SSD. */
+    uint64_t ssd_rate; /* Bytes per second that it reads there; 0: there is none that works. */
+    uint64_t object_backlog; /* The same of its object store. */
+    uint64_t object_rate; /* The same of its object store. */
+    uint32_t ssd_base_us; /* How long a load from its SSD takes before its first byte. */
+    uint32_t object_base_us; /* The same of its object store. */
+    uint32_t age_ms; /* Since it said so. */
+    struct yb_wire_text name; /* The node's. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_conductor_ways_size(const struct yb_wire_conductor_ways *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_conductor_ways_encode(const struct yb_wire_conductor_ways *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_conductor_ways_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_conductor_ways *out, struct yb_wire_error *error);
 
 /* What an instance says of itself. Times count from now. */
 enum {
