@@ -397,6 +397,22 @@ yb_stripe_sweep(struct yb_stripe_job *job)
 
 /* ---- get and exist --------------------------------------------------------------------------- */
 
+/* Whether the core has left the item to us. */
+static bool
+is_left(const struct yb_stripe_job *job, const struct yb_client_item *item)
+{
+    return job->outer->kind == YB_CLIENT_EXIST
+               ? item->status == YB_OK && item->size == YB_CORE_STRIPED_SIZE
+               : item->status == YB_IN_PROGRESS;
+}
+
+/* Whether it was only asked if something is there: then it is, whatever becomes of the rest. */
+static bool
+only_asks(const struct yb_client_batch *batch)
+{
+    return batch->kind == YB_CLIENT_EXIST && batch->hold_ms == 0;
+}
+
 static void
 get_end(struct yb_stripe_job *job, enum yb_status status)
 {
@@ -406,13 +422,44 @@ get_end(struct yb_stripe_job *job, enum yb_status status)
     get_next(job);
 }
 
+/* Another value has taken its place. */
+static void
+get_other(struct yb_stripe_job *job)
+{
+    struct yb_client_item *item = yb_stripe_current(job);
+
+    *item = job->one;
+    if (is_left(job, item)) {
+        get_next(job); /* A long one, too. */
+    } else {
+        get_end(job, item->status);
+    }
+}
+
+/* Do with what is there now what was to be done with what is gone: hold it, or read it if it is not
+ * long. */
+static void
+ask_again(struct yb_stripe_job *job)
+{
+    bool holds = job->outer->kind == YB_CLIENT_EXIST;
+
+    job->one = *yb_stripe_current(job);
+    yb_stripe_prepare(job, holds ? YB_CLIENT_EXIST : YB_CLIENT_GET, &job->one, 1)->raw = holds;
+    job->inner.hold_ms = holds ? job->outer->hold_ms : 0;
+    yb_stripe_launch(job, get_other);
+}
+
 /* The manifest was asked to go. If it was not there any more, something else may be. */
 static void
 get_retired(struct yb_stripe_job *job)
 {
     if (job->one.status == YB_NOT_FOUND) {
         yb_stripe_free_parts(job);
-        get_next(job);
+        if (job->outer->kind == YB_CLIENT_EXIST) {
+            ask_again(job);
+        } else {
+            get_next(job);
+        }
     } else {
         get_end(job, YB_NOT_FOUND);
     }
@@ -437,10 +484,23 @@ get_parted(struct yb_stripe_job *job)
         yb_stripe_take_one(job);
         job->one.iov_count = 0;
         yb_stripe_prepare(job, YB_CLIENT_REMOVE, &job->one, 1)->grant = job->grant;
+        job->inner.force = true; /* Who holds it has nothing of it. */
         yb_stripe_launch(job, get_retired);
         return;
     }
     get_end(job, status);
+}
+
+/* Hold all parts, as the manifest is: what holds a value keeps all of it (D1). */
+static void
+hold_parts(struct yb_stripe_job *job)
+{
+    if (!yb_stripe_make_parts(job, 0, job->plan.total, NULL)) {
+        get_end(job, YB_NO_MEMORY);
+        return;
+    }
+    yb_stripe_prepare(job, YB_CLIENT_EXIST, job->items, job->count)->hold_ms = job->outer->hold_ms;
+    yb_stripe_launch(job, get_parted);
 }
 
 /* The manifest has come: read what was asked for. */
@@ -454,8 +514,12 @@ get_parts(struct yb_stripe_job *job)
 
     item->size = job->plan.total;
     item->grant = job->grant;
-    if (job->outer->kind == YB_CLIENT_EXIST) {
+    if (only_asks(job->outer)) {
         get_end(job, YB_OK);
+        return;
+    }
+    if (job->outer->kind == YB_CLIENT_EXIST) {
+        hold_parts(job);
         return;
     }
     if (from > job->plan.total || (!item->ranged && room < job->plan.total)) {
@@ -473,20 +537,6 @@ get_parts(struct yb_stripe_job *job)
     }
 }
 
-/* It was replaced by a value that is not long: that one was read. */
-static void
-get_plain(struct yb_stripe_job *job)
-{
-    struct yb_client_item *item = yb_stripe_current(job);
-
-    *item = job->one;
-    if (item->status == YB_IN_PROGRESS) {
-        get_next(job); /* And that one by a long one. */
-    } else {
-        get_end(job, item->status);
-    }
-}
-
 static void
 get_manifest(struct yb_stripe_job *job)
 {
@@ -494,10 +544,8 @@ get_manifest(struct yb_stripe_job *job)
         job->inner.striped == 0 && (job->one.status == YB_OK || job->one.status == YB_TOO_SMALL);
     enum yb_status status;
 
-    if (plain && job->outer->kind != YB_CLIENT_EXIST) {
-        job->one = *yb_stripe_current(job);
-        yb_stripe_prepare(job, YB_CLIENT_GET, &job->one, 1)->raw = false;
-        yb_stripe_launch(job, get_plain);
+    if (plain && !only_asks(job->outer)) {
+        ask_again(job);
         return;
     }
     status = took_manifest(job);
@@ -505,21 +553,12 @@ get_manifest(struct yb_stripe_job *job)
         get_parts(job);
         return;
     }
-    if (job->outer->kind == YB_CLIENT_EXIST) {
+    if (only_asks(job->outer)) {
         yb_stripe_current(job)->size =
             plain ? job->one.size : 0; /* It was there; how long is not known. */
         status = YB_OK;
     }
     get_end(job, status);
-}
-
-/* Whether the core has left the item to us. */
-static bool
-is_left(const struct yb_stripe_job *job, const struct yb_client_item *item)
-{
-    return job->outer->kind == YB_CLIENT_EXIST
-               ? item->status == YB_OK && item->size == YB_CORE_STRIPED_SIZE
-               : item->status == YB_IN_PROGRESS;
 }
 
 static void
@@ -531,7 +570,7 @@ get_next(struct yb_stripe_job *job)
            (over != YB_OK || !is_left(job, yb_stripe_current(job)))) {
         if (is_left(job, yb_stripe_current(job))) {
             yb_stripe_current(job)->size = 0;
-            yb_stripe_current(job)->status = job->outer->kind == YB_CLIENT_EXIST ? YB_OK : over;
+            yb_stripe_current(job)->status = only_asks(job->outer) ? YB_OK : over;
         }
         job->at++;
     }
@@ -554,10 +593,13 @@ on_first(struct yb_client_batch *batch)
         return;
     }
     for (uint32_t i = 0; batch->striped > 0 && i < batch->count; i++) {
-        if (batch->kind != YB_CLIENT_EXIST && batch->items[i].status == YB_IN_PROGRESS) {
-            batch->items[i].status = YB_NO_MEMORY;
-        } else if (batch->items[i].size == YB_CORE_STRIPED_SIZE) {
-            batch->items[i].size = 0;
+        struct yb_client_item *item = &batch->items[i];
+
+        if (batch->kind != YB_CLIENT_EXIST) {
+            item->status = item->status == YB_IN_PROGRESS ? YB_NO_MEMORY : item->status;
+        } else if (item->size == YB_CORE_STRIPED_SIZE) {
+            item->size = 0;
+            item->status = only_asks(batch) ? item->status : YB_NO_MEMORY;
         }
     }
     batch->then(batch);

@@ -12,15 +12,9 @@
 #define HELD    10u
 
 static struct store_world *
-begin(uint32_t tiers)
+begin_with(const struct store_options *options)
 {
-    const struct store_options options = {.seed = unit_seed("store_holds"),
-                                          .nodes = 1,
-                                          .clients = 2,
-                                          .tiers = tiers,
-                                          .policy = "lru",
-                                          .tier_bytes = 8u << 20};
-    struct store_world *world = store_world_create(&options);
+    struct store_world *world = store_world_create(options);
 
     for (uint32_t i = 0; i < 200 && !store_ready(world); i++) {
         store_run_ms(world, 10);
@@ -33,6 +27,17 @@ begin(uint32_t tiers)
     }
     assert_true(store_settle(world, 120000));
     return world;
+}
+
+static struct store_world *
+begin(uint32_t tiers)
+{
+    return begin_with(&(struct store_options){.seed = unit_seed("store_holds"),
+                                              .nodes = 1,
+                                              .clients = 2,
+                                              .tiers = tiers,
+                                              .policy = "lru",
+                                              .tier_bytes = 8u << 20});
 }
 
 static enum yb_status
@@ -227,6 +232,83 @@ test_holds__below_memory_too_what_is_held_is_passed_by_when_all_is_removed(void 
     store_world_destroy(&world);
 }
 
+/* One node without room, where values above VALUE are cut; and a value of two parts. */
+static struct store_world *
+begin_in_parts(uint32_t key)
+{
+    struct store_world *world = begin_with(&(struct store_options){.seed = unit_seed("store_holds"),
+                                                                   .nodes = 1,
+                                                                   .clients = 2,
+                                                                   .policy = "lru",
+                                                                   .part_bytes = VALUE});
+    struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 5000);
+
+    store_value(op, 0, key, 2 * VALUE);
+    assert_int_equal(run(op), YB_OK);
+    return world;
+}
+
+/* A16, D1: what holds a value holds all of it. */
+static void
+test_holds__a_value_in_parts_is_held_with_all_of_them(void **state)
+{
+    struct store_world *world = begin_in_parts(500);
+    struct store_op *op;
+    uint64_t value;
+
+    (void)state;
+    hold_by_looking(world, 500);
+    press(world, 1000);
+    assert_int_equal(store_get(world, 0, 500, &value), YB_OK);
+    op = store_op(world, 0, YB_CLIENT_REMOVE_ALL, NULL, 0, 30000);
+    store_submit(op);
+    assert_true(store_settle(world, 60000));
+    assert_int_equal(store_get(world, 0, 1100, &value), YB_NOT_FOUND);
+    assert_int_equal(store_get(world, 0, 500, &value), YB_OK);
+    assert_int_equal(store_remove(world, 0, 500), YB_LEASED);
+    assert_int_equal(store_get(world, 0, 500, &value), YB_OK);
+    store_world_destroy(&world);
+}
+
+struct part {
+    uint8_t key[64];
+    uint32_t key_bytes;
+};
+
+static void
+find_part(void *context, const struct yb_node_block_view *block)
+{
+    struct part *part = context;
+
+    if (block->key_bytes == 24 && memcmp(block->key, "\0ybp", 4) == 0) {
+        memcpy(part->key, block->key, block->key_bytes);
+        part->key_bytes = block->key_bytes;
+    }
+}
+
+/* A16: what cannot be read is not held, and goes, whoever holds what is left of it. */
+static void
+test_holds__what_has_lost_a_part_is_not_held(void **state)
+{
+    struct store_world *world = begin_in_parts(500);
+    struct part part = {.key_bytes = 0};
+    uint32_t key = 501; /* As the world counts: it knows of no parts. */
+    struct store_op *op;
+
+    (void)state;
+    yb_node_visit(store_node(world, 0)->life->node, find_part, &part);
+    op = store_op(world, 0, YB_CLIENT_REMOVE, &key, 1, 5000);
+    op->items[0].key = part.key;
+    op->items[0].key_bytes = part.key_bytes;
+    assert_int_equal(run(op), YB_OK);
+    key = 500;
+    op = store_op(world, 1, YB_CLIENT_EXIST, &key, 1, 5000);
+    op->batch.hold_ms = 60000;
+    assert_int_equal(run(op), YB_NOT_FOUND);
+    assert_int_equal(store_exist(world, 0, 500), YB_NOT_FOUND);
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -238,6 +320,8 @@ main(void)
         cmocka_unit_test(test_holds__what_lies_below_memory_is_not_fetched_up_for_one),
         cmocka_unit_test(
             test_holds__below_memory_too_what_is_held_is_passed_by_when_all_is_removed),
+        cmocka_unit_test(test_holds__a_value_in_parts_is_held_with_all_of_them),
+        cmocka_unit_test(test_holds__what_has_lost_a_part_is_not_held),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
