@@ -317,6 +317,7 @@ yb_directory_rebuild_check(struct yb_directory *directory)
     bool was = directory->rebuilding;
 
     directory->rebuilding = yb_members_rebuilding(directory->members, &directory->rebuilt_permille);
+    directory->all_named = yb_members_all_named(directory->members);
     if (was && !directory->rebuilding) {
         yb_log_info(directory->options.log, "directory", "rebuilt",
                     yb_log_u64("members", yb_members_live(directory->members)));

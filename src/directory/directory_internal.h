@@ -206,6 +206,7 @@ struct yb_directory {
     uint64_t epoch;
     uint64_t last_grant;
     bool rebuilding;
+    bool all_named; /* What the members of before hold is known. */
     uint32_t rebuilt_permille;
     uint64_t lease_ns;
 

@@ -392,6 +392,17 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
                : YB_FENCED;
 }
 
+/* Whether an item has to wait: nothing is new while members have still to name what they hold
+ * (RULES A6, A9). Then comes first what an earlier directory was told of: it may have been granted
+ * there, and others have heard that it is there. */
+static bool
+has_to_wait(const struct yb_directory *directory, const struct yb_wire_publish_item *item)
+{
+    bool is_new = item->mode != YB_WIRE_MODE_INVENTORY && item->mode != YB_WIRE_MODE_WITHDRAW;
+
+    return directory->rebuilding && is_new && !(directory->all_named && item->told != 0);
+}
+
 static void
 gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item *item)
 {
@@ -400,6 +411,11 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     struct yb_index_op *op;
     enum yb_status status;
 
+    if (has_to_wait(directory, item)) {
+        answer(stream, place, YB_AGAIN, 0, 0);
+        return;
+    }
+    yb_members_decided(directory->members, stream->slot, item->told);
     if (stream->gathered == YB_DIRECTORY_CHUNK || is_gathered(stream, item->hash)) {
         apply(stream);
     }
@@ -422,9 +438,6 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     };
     if (item->mode == YB_WIRE_MODE_WITHDRAW) {
         op->kind = YB_INDEX_WITHDRAW;
-    } else if (directory->rebuilding && item->mode != YB_WIRE_MODE_INVENTORY) {
-        answer(stream, place, YB_AGAIN, 0, 0); /* RULES A6, A9 */
-        return;
     } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
         op->kind = YB_INDEX_ADD;
     } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
@@ -514,6 +527,9 @@ turn_phase(struct stream *stream)
             yb_directory_sweep_soon(directory);
         }
         stream->port->inventory = stream->port->inventory || status == YB_OK;
+        if (status == YB_OK && directory->rebuilding) {
+            yb_members_tells(directory->members, stream->slot);
+        }
     } else if (stream->message->phase == YB_WIRE_PHASE_END) {
         if (!stream->port->inventory) {
             return YB_INVALID;
@@ -521,7 +537,8 @@ turn_phase(struct stream *stream)
         status = yb_index_inventory_end(directory->index, slot);
         if (status == YB_OK) {
             stream->port->inventory = false;
-            yb_members_complete(directory->members, stream->slot);
+            yb_members_complete(directory->members, stream->slot,
+                                directory->rebuilding ? stream->message->told : 0);
             yb_directory_sweep_soon(directory);
         }
     } else if (stream->message->phase == YB_WIRE_PHASE_CHUNK && !stream->port->inventory) {
@@ -641,7 +658,7 @@ take_message(struct stream *stream, struct yb_request *request)
     stream->port->expected += again ? 0 : 1;
     take_items(stream, again);
     reply_items(stream, request);
-    if (message->phase == YB_WIRE_PHASE_END) {
+    if (message->phase == YB_WIRE_PHASE_END || (directory->rebuilding && directory->all_named)) {
         yb_directory_rebuild_check(directory);
     }
 }

@@ -427,10 +427,27 @@ yb_members_fence(struct yb_members *members, struct yb_members_slot *slot)
 }
 
 void
-yb_members_complete(struct yb_members *members, struct yb_members_slot *slot)
+yb_members_tells(struct yb_members *members, struct yb_members_slot *slot)
+{
+    (void)members;
+    slot->telling = true;
+    slot->decided = 0;
+}
+
+void
+yb_members_complete(struct yb_members *members, struct yb_members_slot *slot, uint32_t told)
 {
     (void)members;
     slot->complete = true;
+    slot->told = told;
+    slot->telling = false;
+}
+
+void
+yb_members_decided(struct yb_members *members, struct yb_members_slot *slot, uint32_t count)
+{
+    (void)members;
+    slot->decided += count;
 }
 
 /* ---- who keeps blocks ------------------------------------------------------------------------ */
@@ -568,16 +585,38 @@ yb_members_release(struct yb_members *members, struct yb_members_slot *slot)
     *slot = (struct yb_members_slot){.state = 0};
 }
 
+/* How many have not named all that they hold. */
+static uint32_t
+unnamed(const struct yb_members *members)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < members->awaited_count; i++) {
+        count += members->awaited[i].over ? 0 : 1;
+    }
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        count += is_live(&members->slots[i]) && !members->slots[i].complete ? 1 : 0;
+    }
+    return count;
+}
+
+bool
+yb_members_all_named(const struct yb_members *members)
+{
+    return unnamed(members) == 0;
+}
+
 bool
 yb_members_rebuilding(const struct yb_members *members, uint32_t *permille_out)
 {
-    uint32_t missing = 0;
+    uint32_t missing = unnamed(members);
 
-    for (uint32_t i = 0; i < members->awaited_count; i++) {
-        missing += members->awaited[i].over ? 0 : 1;
-    }
     for (uint32_t i = 1; i <= members->slot_top; i++) {
-        missing += is_live(&members->slots[i]) && !members->slots[i].complete ? 1 : 0;
+        const struct yb_members_slot *slot = &members->slots[i];
+
+        missing += is_live(slot) && slot->complete && (slot->telling || slot->decided < slot->told)
+                       ? 1
+                       : 0;
     }
     if (permille_out != NULL) {
         uint32_t all = members->awaited_count > missing ? members->awaited_count : missing;

@@ -14,8 +14,9 @@
  * failures that clients report, and a later node of the same name. Only the lease ends a life.
  *
  * A directory that starts again is told of the members there were (await). Each of them has to be
- * heard, with all that it holds, or its lease to pass, before an absence is believed: until then
- * the cluster is *rebuilding*.
+ * heard, with all that it holds, or its lease to pass, before an absence is believed. So has what
+ * they told the directory before of, and heard no answer to: it may have been granted, and others
+ * been told that it is there. Until then the cluster is *rebuilding*.
  *
  * Invariants
  *   M1  Incarnations grow and are never given twice; the owner's epoch is in their high 24 bits.
@@ -98,8 +99,11 @@ struct yb_members_slot {
     bool force;    /* ... with what fits nowhere else being dropped. */
     bool drained;  /* Nothing is left on it. */
     bool complete; /* All that it holds is known: it began empty, or has delivered its inventory. */
-    bool open;     /* It keeps blocks, and has not named all of them yet ... */
-    bool owes;     /* ... something was ended that it may name ... */
+    bool telling;  /* It has begun to name it, and not said yet of how many puts ... */
+    uint32_t told; /* ... it told a directory before, ... */
+    uint32_t decided;      /* ... of which so many are decided. */
+    bool open;             /* It keeps blocks, and has not named all of them yet ... */
+    bool owes;             /* ... something was ended that it may name ... */
     bool distrusted;       /* ... and what that was is not known. */
     struct yb_id reporter; /* The first one of the present series ... */
     uint32_t reporters;    /* ... how many different ones, up to YB_MEMBERS_REPORTERS ... */
@@ -205,8 +209,11 @@ void yb_members_drain(struct yb_members *members, struct yb_members_slot *slot, 
 /* Never hear it again (M4). */
 void yb_members_fence(struct yb_members *members, struct yb_members_slot *slot);
 
-/* It has named all that it holds. */
-void yb_members_complete(struct yb_members *members, struct yb_members_slot *slot);
+/* It begins to name all that it holds; it has, and waits to hear of `told` puts of which it told a
+ * directory before; `count` of these are decided. */
+void yb_members_tells(struct yb_members *members, struct yb_members_slot *slot);
+void yb_members_complete(struct yb_members *members, struct yb_members_slot *slot, uint32_t told);
+void yb_members_decided(struct yb_members *members, struct yb_members_slot *slot, uint32_t count);
 
 /* ---- who keeps blocks ------------------------------------------------------------------------ */
 
@@ -247,7 +254,11 @@ void yb_members_kill(struct yb_members *members, struct yb_members_slot *slot);
 /* Nothing names a dead slot any more. */
 void yb_members_release(struct yb_members *members, struct yb_members_slot *slot);
 
-/* Return whether somebody has still to be heard; *permille_out says how far it is. */
+/* Return whether everybody has named all that it holds, or is over. */
+bool yb_members_all_named(const struct yb_members *members);
+
+/* Return whether somebody has still to be heard, or to hear of what it told before; *permille_out
+ * says how far it is. */
 bool yb_members_rebuilding(const struct yb_members *members, uint32_t *permille_out);
 
 /* Return how many lives are alive. */

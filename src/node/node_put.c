@@ -155,6 +155,7 @@ item_of(const struct yb_node *node, const struct yb_block *block)
                  .tier = YB_WIRE_TIER_DRAM,
                  .flags = block->flags,
                  .replicas = block->replicas,
+                 .told = block->told,
                  .parent = block->parent},
         .tenant = block->tenant,
         .block = yb_block_index(node->blocks, block) + 1,

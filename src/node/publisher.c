@@ -58,6 +58,7 @@ struct yb_publisher {
     bool paused; /* News were answered AGAIN a moment ago. */
     struct yb_timer pause;
     uint32_t replaces; /* Messages with replacements under way. */
+    uint32_t told;     /* Items of this stream that an earlier one had, too. */
     uint32_t calls;
     uint64_t head; /* Ring of what waits to be sent. */
     uint64_t tail;
@@ -108,6 +109,7 @@ yb_publisher_push(struct yb_publisher *publisher, const struct yb_publisher_item
         return YB_AGAIN;
     }
     publisher->ring[publisher->tail++ & RING_MASK] = *item;
+    publisher->told += item->wire.told;
     send_soon(publisher);
     return YB_OK;
 }
@@ -249,6 +251,7 @@ encode(struct message *message)
         .sequence = message->sequence,
         .slot = publisher->stream.slot,
         .phase = message->phase,
+        .told = message->phase == YB_WIRE_PHASE_END ? publisher->told : 0,
         .tenant = yb_wire_text_of(tenant),
         .items = {.count = message->count, .native = wire},
     };
@@ -451,6 +454,7 @@ yb_publisher_begin(struct yb_publisher *publisher, const struct yb_publisher_str
     publisher->has_ahead = false;
     publisher->listed = false;
     publisher->replaces = 0;
+    publisher->told = 0;
     send_soon(publisher);
 }
 

@@ -82,6 +82,21 @@ test_restart__who_died_before_its_grant_came_asks_for_no_other(void **state)
          {STEP_EXIST, .key = 1, .wanted = YB_NOT_FOUND});
 }
 
+/* Others were told that it is there: the next directory does not say that it is not, though nobody
+ * serves it yet. */
+static void
+test_restart__what_others_were_told_of_before_its_grant_was_heard_is_not_absent(void **state)
+{
+    PLAY(2, 3, {STEP_MUTE, .node = 1},
+         {STEP_REPLACE, .key = 1, .value = 77, .node = 1, .as = 1, .deadline_ms = 20000},
+         {STEP_WAIT, .ms = 50}, {STEP_EXIST, .client = 1, .key = 1}, {STEP_OPEN, .as = 1},
+         {STEP_CRASH, .silent = true}, {.kind = STEP_START}, {.kind = STEP_HEAL},
+         {.kind = STEP_READY}, {STEP_EXIST, .client = 1, .key = 1},
+         {STEP_PUT, .client = 2, .key = 1, .value = 78, .node = 2, .wanted = YB_EXISTS},
+         {STEP_ENDED, .as = 1, .wanted = YB_IN_DOUBT},
+         {STEP_GET, .client = 2, .key = 1, .value = 77});
+}
+
 int
 main(void)
 {
@@ -91,6 +106,8 @@ main(void)
         cmocka_unit_test(test_restart__a_replica_whose_bytes_come_late_is_not_a_put_of_its_own),
         cmocka_unit_test(test_restart__what_was_dropped_before_its_grant_came_is_not_granted_again),
         cmocka_unit_test(test_restart__who_died_before_its_grant_came_asks_for_no_other),
+        cmocka_unit_test(
+            test_restart__what_others_were_told_of_before_its_grant_was_heard_is_not_absent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -673,6 +673,7 @@ stage_encode_publication(struct stage_actor *node, uint64_t sequence, uint8_t ph
         .sequence = sequence,
         .slot = node->slot,
         .phase = phase,
+        .told = phase == YB_WIRE_PHASE_END ? node->told : 0,
         .tenant = yb_wire_text_of("default"),
         .items = {.native = items, .count = count},
     };

@@ -70,6 +70,7 @@ struct stage_actor {
     uint64_t incarnation;
     uint64_t epoch;
     uint64_t sequence; /* Of the last publication. */
+    uint32_t told;     /* What the end of its inventory says. */
     uint64_t flush_version;
     uint16_t slot;
     bool keep;

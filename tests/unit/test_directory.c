@@ -738,6 +738,41 @@ test_directory__after_a_restart_absences_wait_for_the_members(void **state)
     assert_int_equal(answer.grant, grant);
 }
 
+/* RULES A9: it may have been granted, and others have heard of it. */
+static void
+test_directory__what_the_one_before_was_told_of_is_decided_before_an_absence(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct stage_actor *node = &stage->nodes[0];
+    struct stage_actor *other = &stage->nodes[1];
+    struct yb_wire_publish_item told = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 7);
+    struct yb_wire_publish_item new = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 8);
+    struct yb_wire_grant_answer answer;
+
+    told.told = 1;
+    node->told = 1;
+    stage_restart_directory(stage);
+    assert_int_equal(stage_register(node, node->incarnation), YB_OK);
+    assert_int_equal(stage_register(other, other->incarnation), YB_OK);
+    assert_int_equal(stage_phase(node, YB_WIRE_PHASE_BEGIN), YB_OK);
+    assert_int_equal(stage_phase(node, YB_WIRE_PHASE_END), YB_OK);
+    assert_int_equal(stage_publish(node, &told, &answer), YB_OK);
+    assert_int_equal(answer.status, YB_AGAIN); /* The other one may hold what came after it. */
+    assert_int_equal(stage_phase(other, YB_WIRE_PHASE_BEGIN), YB_OK);
+    assert_int_equal(stage_phase(other, YB_WIRE_PHASE_END), YB_OK);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).presence,
+                     YB_WIRE_PRESENCE_REBUILDING);
+    assert_int_equal(stage_publish(other, &new, &answer), YB_OK);
+    assert_int_equal(answer.status, YB_AGAIN);
+    assert_int_equal(stage_publish(node, &told, &answer), YB_OK);
+    assert_int_equal(answer.status, YB_OK);
+    assert_false(yb_directory_rebuilding(stage->directory));
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).grant, answer.grant);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence, YB_WIRE_PRESENCE_ABSENT);
+    assert_int_equal(stage_publish(other, &new, &answer), YB_OK);
+    assert_int_equal(answer.status, YB_EXISTS);
+}
+
 static void
 test_directory__a_member_that_does_not_come_back_is_given_up_after_its_lease(void **state)
 {
@@ -849,6 +884,7 @@ main(void)
         TEST(a_death_that_cannot_be_stored_does_not_count),
         TEST(only_nodes_publish_and_only_administrators_drain_others),
         TEST(after_a_restart_absences_wait_for_the_members),
+        TEST(what_the_one_before_was_told_of_is_decided_before_an_absence),
         TEST(a_member_that_does_not_come_back_is_given_up_after_its_lease),
         TEST(of_two_inventories_the_higher_grant_wins),
         TEST(an_inventory_of_a_slot_that_never_died_adds_nothing),

@@ -362,15 +362,6 @@ member_list_check(const struct yb_wire_member_list *list, struct yb_wire_error *
 }
 
 static bool
-publish_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 53, 1)) {
-        return yb_wire_bad(error, "publish_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[53]);
-    }
-    return true;
-}
-
-static bool
 publish_item_check(const struct yb_wire_publish_item *value, struct yb_wire_error *error)
 {
     if (value->size > UINT64_C(0x1000000000000)) {
@@ -388,6 +379,9 @@ publish_item_check(const struct yb_wire_publish_item *value, struct yb_wire_erro
     if (value->replicas > 8) {
         return yb_wire_bad(error, "publish_item", "replicas", "above its maximum", (uint64_t)value->replicas);
     }
+    if (value->told > 1) {
+        return yb_wire_bad(error, "publish_item", "told", "above its maximum", (uint64_t)value->told);
+    }
     if (value->key_bytes > 1024) {
         return yb_wire_bad(error, "publish_item", "key_bytes", "above its maximum", (uint64_t)value->key_bytes);
     }
@@ -400,9 +394,6 @@ publish_item_list_check(const struct yb_wire_publish_item_list *list, struct yb_
     for (uint32_t i = 0; i < list->count; i++) {
         struct yb_wire_publish_item value;
 
-        if (list->native == NULL && !publish_item_check_fixed(list->wire + (size_t)i * YB_WIRE_PUBLISH_ITEM_BYTES, error)) {
-            return false;
-        }
         yb_wire_publish_item_at(list, i, &value);
         if (!publish_item_check(&value, error)) {
             return false;
@@ -1537,7 +1528,7 @@ publication_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
     if (!yb_wire_zero(bytes + 27, 5)) {
         return yb_wire_bad(error, "publication", "reserved", "reserved bytes must be zero", (uint64_t)bytes[27]);
     }
-    if (!yb_wire_zero(bytes + 34, 6)) {
+    if (!yb_wire_zero(bytes + 34, 2)) {
         return yb_wire_bad(error, "publication", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[34]);
     }
     return true;
@@ -1570,6 +1561,7 @@ yb_wire_publication_load(const uint8_t *bytes, struct yb_wire_publication *out)
     out->slot = yb_wire_get_u16(bytes + 24);
     out->phase = yb_wire_get_u8(bytes + 26);
     out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 32)};
+    out->told = yb_wire_get_u32(bytes + 36);
     out->items = (struct yb_wire_publish_item_list){yb_wire_get_u32(bytes + 40), NULL, NULL};
     out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 44)};
 }
@@ -1584,7 +1576,8 @@ yb_wire_publication_store(const struct yb_wire_publication *value, uint8_t *byte
     yb_wire_put_u8(bytes + 26, value->phase);
     memset(bytes + 27, 0, 5);
     yb_wire_put_u16(bytes + 32, value->tenant.length);
-    memset(bytes + 34, 0, 6);
+    memset(bytes + 34, 0, 2);
+    yb_wire_put_u32(bytes + 36, value->told);
     yb_wire_put_u32(bytes + 40, value->items.count);
     yb_wire_put_u32(bytes + 44, value->keys.length);
 }

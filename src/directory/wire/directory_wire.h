@@ -401,7 +401,7 @@ enum {
     YB_WIRE_PUBLISH_ITEM_AT_TIER = 49,
     YB_WIRE_PUBLISH_ITEM_AT_FLAGS = 50,
     YB_WIRE_PUBLISH_ITEM_AT_REPLICAS = 52,
-    YB_WIRE_PUBLISH_ITEM_AT_RESERVED = 53,
+    YB_WIRE_PUBLISH_ITEM_AT_TOLD = 53,
     YB_WIRE_PUBLISH_ITEM_AT_KEY_BYTES = 54,
     YB_WIRE_PUBLISH_ITEM_AT_PARENT = 56,
 };
@@ -416,6 +416,9 @@ struct yb_wire_publish_item {
     uint8_t tier; /* Where. */
     uint16_t flags; /* What the block is. */
     uint8_t replicas; /* How many the writer wants; 0 counts as 1. */
+    /* 1: a put that was published in an earlier stream, too; what became of it there was not
+     * heard. */
+    uint8_t told;
     uint16_t key_bytes; /* Length of its key in `keys`; 0: not sent. */
     /* The block that it follows in its chain: the first 8 bytes of the hash of that one's key;
      * 0: not known. */
@@ -435,6 +438,7 @@ yb_wire_publish_item_load(const uint8_t *bytes, struct yb_wire_publish_item *out
     out->tier = yb_wire_get_u8(bytes + 49);
     out->flags = yb_wire_get_u16(bytes + 50);
     out->replicas = yb_wire_get_u8(bytes + 52);
+    out->told = yb_wire_get_u8(bytes + 53);
     out->key_bytes = yb_wire_get_u16(bytes + 54);
     out->parent = yb_wire_get_u64(bytes + 56);
 }
@@ -451,7 +455,7 @@ yb_wire_publish_item_store(const struct yb_wire_publish_item *value, uint8_t *by
     yb_wire_put_u8(bytes + 49, value->tier);
     yb_wire_put_u16(bytes + 50, value->flags);
     yb_wire_put_u8(bytes + 52, value->replicas);
-    memset(bytes + 53, 0, 1);
+    yb_wire_put_u8(bytes + 53, value->told);
     yb_wire_put_u16(bytes + 54, value->key_bytes);
     yb_wire_put_u64(bytes + 56, value->parent);
 }
@@ -1275,6 +1279,7 @@ enum {
     YB_WIRE_PUBLICATION_AT_RESERVED = 27,
     YB_WIRE_PUBLICATION_AT_TENANT = 32,
     YB_WIRE_PUBLICATION_AT_RESERVED2 = 34,
+    YB_WIRE_PUBLICATION_AT_TOLD = 36,
     YB_WIRE_PUBLICATION_AT_ITEMS = 40,
     YB_WIRE_PUBLICATION_AT_KEYS = 44,
 };
@@ -1286,6 +1291,7 @@ struct yb_wire_publication {
     uint16_t slot; /* As issued. */
     uint8_t phase; /* News, or a part of an inventory. */
     struct yb_wire_text tenant; /* Whose blocks these are. */
+    uint32_t told; /* end: how many items with `told` this stream has, sent or not. */
     struct yb_wire_publish_item_list items; /* In the order in which they happened. */
     struct yb_wire_blob keys; /* The keys of the items that have one, one behind the other. */
 };
