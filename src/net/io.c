@@ -59,6 +59,12 @@ yb_io_wake(struct yb_io *io)
     io->ops->wake(io);
 }
 
+int
+yb_io_wake_fd(const struct yb_io *io)
+{
+    return io->ops->wake_fd == NULL ? -1 : io->ops->wake_fd(io);
+}
+
 enum yb_status
 yb_io_listen(struct yb_io *io, const struct yb_address *address,
              const struct yb_stream_options *options, yb_accept_fn *on_accept, void *owner,

@@ -99,6 +99,7 @@ struct yb_io_ops {
     void (*destroy)(struct yb_io *io);
     uint32_t (*poll)(struct yb_io *io, uint64_t timeout_ns);
     void (*wake)(struct yb_io *io);
+    int (*wake_fd)(const struct yb_io *io); /* NULL: it sleeps in no kernel. */
 
     enum yb_status (*listen)(struct yb_io *io, const struct yb_address *address,
                              const struct yb_stream_options *options, yb_accept_fn *on_accept,
@@ -160,6 +161,10 @@ uint32_t yb_io_poll(struct yb_io *io, uint64_t timeout_ns);
 
 /* Make the running or the next poll() return at once. Any thread; async-signal-safe. */
 void yb_io_wake(struct yb_io *io);
+
+/* Return the eventfd that a write to does the same as wake(), for a kernel that is to write it;
+ * -1: there is none (the simulation). It is the io's. */
+int yb_io_wake_fd(const struct yb_io *io);
 
 /* Listen on `address` (port 0: any free one). `on_accept` runs inside poll for every
  * connection. What `options` (NULL: nothing) ask for holds from a connection's first packet on: a

@@ -720,6 +720,12 @@ epoll_wake(struct yb_io *base)
     (void)!write(epoll_of(base)->wake_fd, &one, sizeof(one));
 }
 
+static int
+epoll_wake_fd(const struct yb_io *base)
+{
+    return ((const struct epoll_io *)base)->wake_fd;
+}
+
 static void
 epoll_destroy(struct yb_io *base)
 {
@@ -776,6 +782,7 @@ static const struct yb_io_ops epoll_ops = {
     .destroy = epoll_destroy,
     .poll = epoll_poll,
     .wake = epoll_wake,
+    .wake_fd = epoll_wake_fd,
     .listen = epoll_listen,
     .listener_address = epoll_listener_address,
     .listener_close = epoll_listener_close,

@@ -642,6 +642,12 @@ uring_wake(struct yb_io *base)
     (void)!write(uring_of(base)->wake_fd, &one, sizeof(one));
 }
 
+static int
+uring_wake_fd(const struct yb_io *base)
+{
+    return ((const struct uring_io *)base)->wake_fd;
+}
+
 static void
 uring_destroy(struct yb_io *base)
 {
@@ -759,6 +765,7 @@ static const struct yb_io_ops uring_ops = {
     .destroy = uring_destroy,
     .poll = uring_poll,
     .wake = uring_wake,
+    .wake_fd = uring_wake_fd,
     .listen = uring_listen,
     .listener_address = uring_listener_address,
     .listener_close = uring_listener_close,

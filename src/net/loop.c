@@ -30,6 +30,8 @@ struct yb_loop {
     struct yb_task *tasks_head;
     struct yb_task **tasks_tail;
     struct yb_task *running; /* Queued in an earlier step, to run in this one. */
+    struct yb_loop_source *sources;
+    bool looking;
     struct yb_loop_counters counters;
     struct yb_mailbox mailbox;
     struct yb_timer_wheel timers;
@@ -95,6 +97,7 @@ yb_loop_destroy(struct yb_loop **loop_ref)
 
     YB_ASSERT_OBJ(loop, LOOP_MAGIC);
     YB_ASSERT(loop->tasks_head == NULL);
+    YB_ASSERT(loop->sources == NULL);
     *loop_ref = NULL;
     yb_mailbox_fini(&loop->mailbox);
     yb_timer_wheel_fini(&loop->timers);
@@ -205,6 +208,34 @@ run_tasks(struct yb_loop *loop)
     }
 }
 
+int
+yb_loop_watch(struct yb_loop *loop, struct yb_loop_source *source)
+{
+    int wake_fd = yb_io_wake_fd(loop->io);
+
+    YB_ASSERT_OBJ(loop, LOOP_MAGIC);
+    YB_ASSERT(source->look != NULL && !loop->looking);
+    if (wake_fd >= 0) {
+        source->next = loop->sources;
+        loop->sources = source;
+    }
+    return wake_fd;
+}
+
+void
+yb_loop_unwatch(struct yb_loop *loop, struct yb_loop_source *source)
+{
+    struct yb_loop_source **link = &loop->sources;
+
+    YB_ASSERT_OBJ(loop, LOOP_MAGIC);
+    YB_ASSERT(!loop->looking);
+    while (*link != source) {
+        YB_ASSERT(*link != NULL);
+        link = &(*link)->next;
+    }
+    *link = source->next;
+}
+
 uint32_t
 yb_loop_spin_next(uint32_t score, enum yb_spin_outcome outcome)
 {
@@ -217,6 +248,7 @@ yb_loop_spin_next(uint32_t score, enum yb_spin_outcome outcome)
     return 0;
 }
 
+/* Every poll may have eaten the wake of a source, so each is followed by a look. */
 static uint32_t
 poll_io(struct yb_loop *loop, uint64_t timeout_ns)
 {
@@ -224,6 +256,11 @@ poll_io(struct yb_loop *loop, uint64_t timeout_ns)
 
     loop->now_known = false;
     delivered = yb_io_poll(loop->io, timeout_ns);
+    loop->looking = true;
+    for (struct yb_loop_source *source = loop->sources; source != NULL; source = source->next) {
+        delivered += source->look(source);
+    }
+    loop->looking = false;
     loop->counters.delivered += delivered;
     return delivered;
 }

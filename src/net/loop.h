@@ -7,7 +7,8 @@
  *     1  timers whose deadline has passed
  *     2  mail from other workers
  *     3  deferred tasks (a connection's flush: one write for all that a turn produced)
- *     4  completions of the io backend; waits for the first if 1-3 left nothing to do
+ *     4  completions of the io backend, and of sources; waits for the first if 1-3 left nothing
+ *        to do
  *
  * Before it sleeps in the kernel a loop may spin: ask for completions without
  * waiting, for at most `spin_us`. Whether it does is decided by what spinning
@@ -41,6 +42,12 @@ struct yb_task {
     struct yb_task *next;
     void (*run)(struct yb_task *task);
     bool queued;
+};
+
+/* Work that the kernel finishes for somebody else than the io: the ring of a disk. */
+struct yb_loop_source {
+    struct yb_loop_source *next;
+    uint32_t (*look)(struct yb_loop_source *source); /* Deliver what is finished; how much. */
 };
 
 struct yb_loop_options {
@@ -107,6 +114,12 @@ void yb_loop_defer(struct yb_loop *loop, struct yb_task *task);
 
 /* Take a queued task back; harmless if it is not queued. */
 void yb_loop_undefer(struct yb_loop *loop, struct yb_task *task);
+
+/* Look at `source` after each wait. Returns the eventfd that must be written when something is
+ * finished, so that the loop does not sleep on; -1: this loop has none (a simulated one), and the
+ * source is not looked at. The source is borrowed until unwatch, which may not run in a look. */
+int yb_loop_watch(struct yb_loop *loop, struct yb_loop_source *source);
+void yb_loop_unwatch(struct yb_loop *loop, struct yb_loop_source *source);
 
 /* What a wait brought, as seen by the spinning rule. */
 enum yb_spin_outcome {

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "net/loop.h"
 
@@ -393,6 +394,68 @@ test_loop__mail_wakes_a_sleeping_loop(void **state)
     }
 }
 
+/* Something that a kernel finishes: here the test does. */
+struct ring {
+    struct yb_loop_source source; /* First. */
+    struct tape *tape;
+    uint32_t finished;
+};
+
+static uint32_t
+look_into_ring(struct yb_loop_source *source)
+{
+    struct ring *ring = (struct ring *)source;
+    uint32_t count = ring->finished;
+
+    for (uint32_t i = 0; i < count; i++) {
+        say(ring->tape, 'S');
+    }
+    ring->finished = 0;
+    return count;
+}
+
+static void
+finish(struct ring *ring, int wake_fd)
+{
+    const uint64_t one = 1;
+
+    ring->finished++;
+    assert_int_equal(write(wake_fd, &one, sizeof(one)), sizeof(one));
+}
+
+static void
+test_loop__what_a_source_has_finished_ends_a_sleep_and_is_delivered(void **state)
+{
+    static const uint32_t spins_us[] = {0, 50};
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tape tape = {.loop = loop_with(yb_clock_system(), spins_us[i])};
+        struct ring rings[2] = {{.source.look = look_into_ring, .tape = &tape},
+                                {.source.look = look_into_ring, .tape = &tape}};
+        int fd = yb_loop_watch(tape.loop, &rings[0].source);
+
+        assert_true(fd >= 0);
+        assert_int_equal(yb_loop_watch(tape.loop, &rings[1].source), fd);
+        for (uint32_t round = 0; round < 8; round++) { /* The later ones spin, if they may. */
+            finish(&rings[round % 2], fd);
+            yb_loop_turn(tape.loop, YB_NEVER);
+            expect(&tape, "S");
+        }
+        finish(&rings[0], fd);
+        finish(&rings[1], fd);
+        yb_loop_turn(tape.loop, YB_NEVER);
+        expect(&tape, "SS");
+        assert_int_equal(yb_loop_counters(tape.loop).delivered, 10);
+        yb_loop_unwatch(tape.loop, &rings[0].source);
+        finish(&rings[0], fd);
+        yb_loop_turn(tape.loop, 0);
+        expect(&tape, "");
+        yb_loop_unwatch(tape.loop, &rings[1].source);
+        yb_loop_destroy(&tape.loop);
+    }
+}
+
 int
 main(void)
 {
@@ -409,6 +472,7 @@ main(void)
         cmocka_unit_test(test_loop__the_spinning_rule_is_this_table),
         cmocka_unit_test(test_loop__an_idle_loop_does_not_spin_even_if_it_may),
         cmocka_unit_test(test_loop__mail_wakes_a_sleeping_loop),
+        cmocka_unit_test(test_loop__what_a_source_has_finished_ends_a_sleep_and_is_delivered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * io_uring. The loop's thread puts operations into the ring, all of a turn with one system call; a
- * thread of the device's own waits for completions and mails them to the loop. The two ends of a
- * ring are independent: nothing is shared but what the kernel orders.
+ * io_uring, all on the loop's thread: operations go into the ring, those of a turn with one system
+ * call; the kernel writes the loop's own eventfd when one is finished, and after each wait the loop
+ * looks into the ring. A thread that waited for completions would cost two wake-ups for each.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/cpus.h"
 #include "tier/ssd/device.h"
 
 #define DEVICE_MAGIC 0x73736475u
@@ -25,10 +22,9 @@ struct uring_device {
     uint32_t magic;
     int fd; /* Owned. */
     struct yb_loop *loop;
-    struct io_uring ring; /* Submissions: the loop's thread; completions: the reaper. */
+    struct io_uring ring;
     struct yb_task push;
-    atomic_uint handed; /* Counts submissions: the order that the kernel keeps, made visible. */
-    pthread_t reaper;
+    struct yb_loop_source source;
     uint8_t *lent; /* Registered memory; NULL: none. */
     size_t lent_bytes;
 };
@@ -42,48 +38,29 @@ uring_of(struct yb_ssd_device *base)
     return device;
 }
 
-/* ---- completions: the reaper's thread -------------------------------------------------- */
+/* ---- completions ------------------------------------------------------------------------ */
 
-static void
-deliver(struct yb_mail *mail)
+/* At most what was pushed before: what `done` submits is pushed in another turn. */
+static uint32_t
+look(struct yb_loop_source *source)
 {
-    struct yb_ssd_io *io = (struct yb_ssd_io *)((uint8_t *)mail - offsetof(struct yb_ssd_io, job) -
-                                                offsetof(struct yb_helper_job, mail));
+    struct uring_device *device =
+        (struct uring_device *)((uint8_t *)source - offsetof(struct uring_device, source));
+    struct io_uring_cqe *cqe;
+    uint32_t count = 0;
 
-    io->done(io, io->result);
-}
+    while (io_uring_peek_cqe(&device->ring, &cqe) == 0) {
+        struct yb_ssd_io *io = io_uring_cqe_get_data(cqe);
+        int result = cqe->res;
 
-static void *
-reap(void *arg)
-{
-    struct uring_device *device = arg;
-    bool last = false;
-
-    yb_cpus_as_process();
-    while (!last) {
-        struct io_uring_cqe *cqe = NULL;
-        struct yb_ssd_io *io;
-        int error = io_uring_wait_cqe(&device->ring, &cqe);
-
-        if (error != 0) {
-            YB_ASSERT(error == -EINTR || error == -EAGAIN);
-            continue;
-        }
-        (void)atomic_load_explicit(&device->handed, memory_order_acquire);
-        io = io_uring_cqe_get_data(cqe);
-        last = io == NULL;
-        if (!last) {
-            io->result = cqe->res;
-        }
         io_uring_cqe_seen(&device->ring, cqe);
-        if (!last) {
-            yb_mailbox_post_reply(yb_loop_mailbox(device->loop), &io->job.mail);
-        }
+        io->done(io, result);
+        count++;
     }
-    return NULL;
+    return count;
 }
 
-/* ---- submissions: the loop's thread ---------------------------------------------------- */
+/* ---- submissions ------------------------------------------------------------------------ */
 
 static void
 push(struct yb_task *task)
@@ -150,10 +127,8 @@ uring_submit(struct yb_ssd_device *base, struct yb_ssd_io *io)
     struct io_uring_sqe *sqe = next_sqe(device);
 
     io->device = base;
-    yb_mail_init(&io->job.mail, deliver);
     prepare(device, sqe, io);
     io_uring_sqe_set_data(sqe, io);
-    (void)atomic_fetch_add_explicit(&device->handed, 1, memory_order_release);
     yb_loop_defer(device->loop, &device->push);
 }
 
@@ -183,14 +158,9 @@ static void
 uring_close(struct yb_ssd_device *base)
 {
     struct uring_device *device = uring_of(base);
-    struct io_uring_sqe *sqe = next_sqe(device);
 
-    io_uring_prep_nop(sqe);
-    io_uring_sqe_set_data(sqe, NULL);
-    while (io_uring_submit(&device->ring) < 0) {
-    }
-    YB_ASSERT(pthread_join(device->reaper, NULL) == 0);
     yb_loop_undefer(device->loop, &device->push);
+    yb_loop_unwatch(device->loop, &device->source);
     io_uring_queue_exit(&device->ring);
     (void)close(device->fd);
     device->magic = 0;
@@ -205,34 +175,51 @@ static const struct yb_ssd_device_ops uring_ops = {
     .close = uring_close,
 };
 
+/* A completion need not interrupt the thread while it computes: it looks soon enough. An older
+ * kernel does not know how. */
+static int
+init_ring(struct io_uring *ring)
+{
+    unsigned flags = IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN;
+    int error = io_uring_queue_init(2 * YB_SSD_IO_MAX, ring, flags);
+
+    return error == -EINVAL ? io_uring_queue_init(2 * YB_SSD_IO_MAX, ring, IORING_SETUP_CLAMP)
+                            : error;
+}
+
 enum yb_status
 yb_ssd_device_uring(struct yb_loop *loop, int fd, struct yb_ssd_device **device_out)
 {
     struct uring_device *device = calloc(1, sizeof *device);
-    enum yb_status status = YB_NO_MEMORY;
+    int wake_fd;
 
     if (device == NULL) {
-        goto err;
+        return YB_NO_MEMORY;
     }
     device->base.ops = &uring_ops;
     device->magic = DEVICE_MAGIC;
     device->fd = fd;
     device->loop = loop;
     device->push.run = push;
-    if (io_uring_queue_init(2 * YB_SSD_IO_MAX, &device->ring, IORING_SETUP_CLAMP) != 0) {
-        status = YB_UNSUPPORTED;
+    device->source.look = look;
+    if (init_ring(&device->ring) != 0) {
         goto err_free;
     }
-    if (pthread_create(&device->reaper, NULL, reap, device) != 0) {
+    wake_fd = yb_loop_watch(loop, &device->source);
+    if (wake_fd < 0) {
         goto err_exit;
+    }
+    if (io_uring_register_eventfd(&device->ring, wake_fd) != 0) {
+        goto err_unwatch;
     }
     *device_out = &device->base;
     return YB_OK;
 
+err_unwatch:
+    yb_loop_unwatch(loop, &device->source);
 err_exit:
     io_uring_queue_exit(&device->ring);
 err_free:
     free(device);
-err:
-    return status;
+    return YB_UNSUPPORTED;
 }
