@@ -65,7 +65,7 @@ test-engines: setup-test all ## vLLM and llama.cpp, from PyPI, share prompts thr
 bench-peer: setup-test all ## the calls of engines, beside the known system, Redis and LMCache
 	@bench/python/run.sh $(BUILD)
 
-bench: all ## ours beside what the machine can do (BENCH=net, transfer or classes)
+bench: all ## ours beside what the machine can do (BENCH=net, transfer, ssd ...: `yuebing help bench`)
 	@$(BUILD)/yuebing bench $(BENCH)
 
 install: all ## libraries, headers, yuebing.pc, man pages, completions (PREFIX, DESTDIR)

@@ -41,7 +41,7 @@ const struct yb_cli_option yb_cli_bench_options[] = {
      "ssd, classes: where to write, on the disk that is meant (the current directory)"},
     {"io", "IO", "ssd, classes: io_uring, threads or auto (auto)"},
     {"mib", "N", "ssd: MiB that each row writes (1024)"},
-    {"records", "N", "ssd: records that are recovered (400000)"},
+    {"records", "N", "ssd: records that are recovered (4000000)"},
     {"trace", "FILE", "ssd: run a request trace over a pool and a log twice as large instead"},
     {"pool", "N", "ssd --trace: blocks of the pool (10000)"},
     {"store", "URL",
@@ -358,16 +358,9 @@ static const struct {
     const char *name;
     int (*run)(struct yb_cli *cli);
 } benches[] = {
-    {"net", yb_bench_net},
-    {"transfer", yb_bench_transfer},
-    {"classes", yb_bench_classes},
-    {"directory", yb_bench_directory},
-    {"store", yb_bench_store},
-    {"sched", yb_bench_sched},
-    {"conductor", yb_bench_conductor},
-    {"ssd", yb_bench_ssd},
-    {"object", yb_bench_object},
-    {"fetch", yb_bench_fetch},
+#define X(name) {#name, yb_bench_##name},
+    YB_BENCH_MAP(X, X)
+#undef X
 };
 
 int
@@ -390,9 +383,7 @@ yb_cli_bench(struct yb_cli *cli, int argc, char **argv)
             return benches[i].run(cli);
         }
     }
-    fprintf(cli->err,
-            "yuebing bench: there is no bench `%s`; try net, transfer, classes, directory, "
-            "store, sched, conductor, ssd, object or fetch\n",
+    fprintf(cli->err, "yuebing bench: there is no bench `%s`; try one of " YB_BENCH_LIST "\n",
             name);
     return YB_CLI_EXIT_REFUSED;
 }

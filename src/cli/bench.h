@@ -18,20 +18,14 @@
 #include <sys/types.h>
 
 #include "base/config.h"
+#include "cli/bench_table.h"
 #include "cli/cli.h"
 #include "net/address.h"
 
 /* The benches. Each returns the exit code. */
-int yb_bench_net(struct yb_cli *cli);
-int yb_bench_transfer(struct yb_cli *cli);
-int yb_bench_classes(struct yb_cli *cli);
-int yb_bench_directory(struct yb_cli *cli);
-int yb_bench_store(struct yb_cli *cli);
-int yb_bench_object(struct yb_cli *cli);
-int yb_bench_fetch(struct yb_cli *cli);
-int yb_bench_ssd(struct yb_cli *cli);
-int yb_bench_sched(struct yb_cli *cli);
-int yb_bench_conductor(struct yb_cli *cli);
+#define X(name) int yb_bench_##name(struct yb_cli *cli);
+YB_BENCH_MAP(X, X)
+#undef X
 
 /* Return the median, and sort `values`. */
 double yb_bench_median(double *values, uint64_t count);

@@ -19,8 +19,9 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_curl.h"
+#include "cli/bench_target.h"
+#include "cli/bench_tier.h"
 #include "cli/output.h"
-#include "tier/object/object.h"
 #include "tier/object/record.h"
 
 #define ROUNDS_MAX 99u
@@ -48,11 +49,7 @@ struct row {
 };
 
 struct item {
-    union {
-        struct yb_tier_op op;
-        struct yb_tier_store store;
-        struct yb_tier_load load;
-    };
+    union yb_bench_tier_any any; /* First. */
     struct yb_object_request bare;
     struct scene *scene;
     struct iovec iov;
@@ -65,8 +62,7 @@ struct item {
 struct scene {
     struct yb_cli *cli;
     const char *url;
-    struct yb_loop *loop;
-    struct yb_tier *tier;
+    struct yb_bench_tier tier;
     struct yb_helper_pool *pool;
     struct yb_object_backend *backend; /* Bare, of files; NULL: `curl` is. */
     struct yb_bench_curl *curl;
@@ -77,9 +73,7 @@ struct scene {
     uint32_t next;
     uint32_t under_way;
     uint32_t wrong;
-    enum yb_status status;
     uint64_t epoch; /* Of what is put now: no run meets the blocks of another. */
-    bool recovered;
     bool puts;
     uint32_t row_count;
     struct row rows[ROWS_MAX];
@@ -92,29 +86,6 @@ now_ns(void)
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-
-static void
-stamp(uint8_t *bytes, uint64_t size, uint64_t number)
-{
-    for (uint64_t i = 0; i + 8 <= size; i += 8) {
-        uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull + i;
-
-        memcpy(bytes + i, &value, 8);
-    }
-}
-
-static bool
-is_stamped(const uint8_t *bytes, uint64_t size, uint64_t number)
-{
-    for (uint64_t i = 0; i + 8 <= size; i += 8) {
-        uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull + i;
-
-        if (memcmp(bytes + i, &value, 8) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
 
 static struct yb_id
 hash_of(uint32_t number)
@@ -132,7 +103,7 @@ make_store(struct item *item, uint32_t number)
 {
     struct scene *scene = item->scene;
 
-    item->store = (struct yb_tier_store){
+    item->any.store = (struct yb_tier_store){
         .op = {.done = on_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_THROUGHPUT},
         .record = {.hash = hash_of(number),
                    .grant = scene->epoch,
@@ -150,7 +121,7 @@ make_store(struct item *item, uint32_t number)
 static void
 make_load(struct item *item, uint32_t number)
 {
-    item->load = (struct yb_tier_load){
+    item->any.load = (struct yb_tier_load){
         .op = {.done = on_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_THROUGHPUT},
         .hash = hash_of(number),
         .grant = item->scene->epoch,
@@ -169,14 +140,14 @@ start_next(struct scene *scene)
     item->begun_ns = now_ns();
     if (scene->puts) {
         make_store(item, scene->next);
-        status = yb_tier_store(scene->tier, &item->store);
+        status = yb_tier_store(scene->tier.tier, &item->any.store);
     } else {
         make_load(item, scene->next);
-        status = yb_tier_load(scene->tier, &item->load);
+        status = yb_tier_load(scene->tier.tier, &item->any.load);
     }
     scene->next++;
     scene->under_way += status == YB_OK;
-    scene->status = status == YB_OK ? scene->status : status;
+    yb_bench_tier_note(&scene->tier, status);
 }
 
 static void
@@ -186,7 +157,7 @@ ended(struct item *item, enum yb_status status)
 
     item->took_us = (double)(now_ns() - item->begun_ns) / 1e3;
     scene->under_way--;
-    scene->status = status == YB_OK ? scene->status : status;
+    yb_bench_tier_note(&scene->tier, status);
 }
 
 static void
@@ -208,6 +179,7 @@ start_bare(struct scene *scene)
 {
     struct item *item = &scene->items[scene->next];
     struct yb_object_request *request = &item->bare;
+    enum yb_status status;
 
     memset(request, 0, sizeof(*request));
     item->begun_ns = now_ns();
@@ -219,8 +191,9 @@ start_bare(struct scene *scene)
     (void)snprintf(request->name, sizeof(request->name), "bench/%llu/bare/%u",
                    (unsigned long long)scene->epoch, scene->next);
     scene->next++;
-    scene->status = scene->backend->ops->submit(scene->backend, request);
-    scene->under_way += scene->status == YB_OK;
+    status = scene->backend->ops->submit(scene->backend, request);
+    scene->under_way += status == YB_OK;
+    yb_bench_tier_note(&scene->tier, status);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -239,7 +212,7 @@ run_curl(struct scene *scene, bool hashes)
     };
     double took = yb_bench_curl_run(scene->curl, &job);
 
-    scene->status = took == 0 ? YB_IO : scene->status;
+    yb_bench_tier_note(&scene->tier, took == 0 ? YB_IO : YB_OK);
     return took;
 }
 
@@ -249,15 +222,16 @@ run_loop(struct scene *scene, uint32_t flying, enum way way)
     uint64_t begun = now_ns();
 
     scene->next = scene->under_way = 0;
-    while ((scene->next < scene->count && scene->status == YB_OK) || scene->under_way > 0) {
-        while (scene->next < scene->count && scene->under_way < flying && scene->status == YB_OK) {
+    while ((scene->next < scene->count && scene->tier.status == YB_OK) || scene->under_way > 0) {
+        while (scene->next < scene->count && scene->under_way < flying &&
+               scene->tier.status == YB_OK) {
             if (way != WAY_TIER) {
                 start_bare(scene);
             } else {
                 start_next(scene);
             }
         }
-        yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(scene->tier.loop, YB_BENCH_TIER_TURN_NS);
     }
     return (double)(now_ns() - begun) / 1e9;
 }
@@ -271,7 +245,7 @@ run(struct scene *scene, bool puts, uint32_t flying, enum way way)
     scene->puts = puts;
     for (uint32_t i = 0; i < scene->count; i++) {
         if (puts) {
-            stamp(scene->items[i].bytes, scene->size, i);
+            yb_bench_stamp(scene->items[i].bytes, i * scene->size, scene->size, 0);
         } else {
             memset(scene->items[i].bytes, 0, scene->size);
         }
@@ -279,74 +253,18 @@ run(struct scene *scene, bool puts, uint32_t flying, enum way way)
     took = way != WAY_TIER && scene->curl != NULL ? run_curl(scene, way == WAY_SIGNED)
                                                   : run_loop(scene, flying, way);
     for (uint32_t i = 0; !puts && i < scene->count; i++) {
-        scene->wrong += !is_stamped(scene->items[i].bytes, scene->size, i);
+        scene->wrong += !yb_bench_check(scene->items[i].bytes, i * scene->size, scene->size, 0);
     }
-    return scene->status == YB_OK ? took : 0;
+    return scene->tier.status == YB_OK ? took : 0;
 }
-
-static bool
-on_found(void *owner, const struct yb_tier_record *record)
-{
-    (void)owner;
-    (void)record;
-    return true;
-}
-
-static void
-on_recovered(void *owner, enum yb_status status)
-{
-    struct scene *scene = owner;
-
-    scene->recovered = true;
-    scene->status = status;
-}
-
-static void
-on_aside(void *owner, enum yb_status status, const char *why)
-{
-    struct scene *scene = owner;
-
-    if (status != YB_OK) {
-        fprintf(scene->cli->err, "yuebing bench: %s\n", why);
-        scene->status = status;
-    }
-}
-
-static const struct yb_tier_events events = {
-    .found = on_found, .recovered = on_recovered, .aside = on_aside};
 
 static bool
 open_tier(struct scene *scene, enum yb_object_layout layout)
 {
-    const struct yb_object_options options = {.loop = scene->loop,
-                                              .events = &events,
-                                              .owner = scene,
-                                              .url = scene->url,
-                                              .layout = layout,
-                                              .concurrency = FLYING};
-    char why[YB_OBJECT_WHY_BYTES];
+    const struct yb_object_options options = {
+        .url = scene->url, .layout = layout, .concurrency = FLYING};
 
-    scene->recovered = false;
-    if (yb_object_create(&options, &scene->tier, why) != YB_OK) {
-        fprintf(scene->cli->err, "yuebing bench: %s\n", why);
-        return false;
-    }
-    while (!scene->recovered && scene->status == YB_OK) {
-        yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
-    }
-    return scene->status == YB_OK;
-}
-
-static void
-close_tier(struct scene *scene)
-{
-    if (scene->tier != NULL) {
-        yb_tier_stop(scene->tier);
-        while (!yb_tier_idle(scene->tier)) {
-            yb_loop_turn(scene->loop, 100 * YB_NS_PER_MS);
-        }
-        yb_tier_destroy(&scene->tier);
-    }
+    return yb_bench_tier_open_store(&scene->tier, &options);
 }
 
 static int
@@ -399,7 +317,7 @@ add_row(struct scene *scene, const char *op, const char *layout, const struct ou
 static uint64_t
 requests_of(const struct scene *scene)
 {
-    struct yb_object_stats stats = yb_object_stats(scene->tier);
+    struct yb_object_stats stats = yb_object_stats(scene->tier.tier);
 
     return stats.requests[YB_OBJECT_GET] + stats.requests[YB_OBJECT_PUT] +
            stats.requests[YB_OBJECT_HEAD];
@@ -550,8 +468,8 @@ open_bare(struct scene *scene)
     if (!file) {
         status = yb_bench_curl_create(scene->url, FLYING, &scene->curl, why);
     } else if ((status = yb_helper_pool_create(8, 256, &scene->pool)) == YB_OK) {
-        status =
-            yb_object_file_create(scene->url + 5, scene->loop, scene->pool, &scene->backend, why);
+        status = yb_object_file_create(scene->url + 5, scene->tier.loop, scene->pool,
+                                       &scene->backend, why);
     }
     if (status != YB_OK) {
         fprintf(scene->cli->err, "yuebing bench: %s\n", why);
@@ -566,14 +484,14 @@ measure(struct scene *scene, uint64_t rounds)
               measure_large(scene, rounds) && measure_small(scene, 4096, YB_OBJECT_LAYOUT_BLOCK) &&
               measure_small(scene, 65536, YB_OBJECT_LAYOUT_BLOCK);
 
-    close_tier(scene);
+    yb_bench_tier_close(&scene->tier);
     ok = ok && open_tier(scene, YB_OBJECT_LAYOUT_PACKED) &&
          measure_small(scene, 4096, YB_OBJECT_LAYOUT_PACKED) &&
          measure_small(scene, 65536, YB_OBJECT_LAYOUT_PACKED);
-    close_tier(scene);
+    yb_bench_tier_close(&scene->tier);
     if (!ok || scene->wrong > 0) {
         fprintf(scene->cli->err, "yuebing bench: %s, %u blocks came back wrong\n",
-                yb_status_text(scene->status), scene->wrong);
+                yb_status_text(scene->tier.status), scene->wrong);
     }
     return ok && scene->wrong == 0;
 }
@@ -581,7 +499,6 @@ measure(struct scene *scene, uint64_t rounds)
 int
 yb_bench_object(struct yb_cli *cli)
 {
-    const struct yb_loop_options options = {.backend = "auto", .clock = yb_clock_system()};
     struct scene *scene = calloc(1, sizeof(*scene));
     uint64_t rounds = 3;
     int result = YB_CLI_EXIT_FAILED;
@@ -592,12 +509,12 @@ yb_bench_object(struct yb_cli *cli)
     }
     scene->cli = cli;
     scene->url = yb_cli_option(cli, "store");
-    scene->url = scene->url != NULL ? scene->url : "file:yuebing-bench-object";
+    scene->url = scene->url != NULL ? scene->url : YB_BENCH_TIER_STORE;
     scene->epoch = yb_clock_wall(yb_clock_system()) / YB_NS_PER_S * 64;
     scene->items = calloc(SMALL, sizeof(*scene->items));
     scene->memory = calloc(2 * FLYING, LARGE); /* As much as SMALL of 64 KiB. */
-    if (scene->items != NULL && scene->memory != NULL &&
-        yb_loop_create(&options, &scene->loop) == YB_OK) {
+    scene->tier = (struct yb_bench_tier){.name = "object", .err = cli->err};
+    if (scene->items != NULL && scene->memory != NULL) {
         if (measure(scene, rounds)) {
             result = cli->json ? print_json(scene) : print_table(scene);
         }
@@ -608,7 +525,7 @@ yb_bench_object(struct yb_cli *cli)
         if (scene->pool != NULL) {
             yb_helper_pool_destroy(&scene->pool);
         }
-        yb_loop_destroy(&scene->loop);
+        yb_bench_tier_fini(&scene->tier);
     }
     free(scene->memory);
     free(scene->items);

@@ -9,14 +9,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/histogram.h"
-#include "net/loop.h"
-#include "tier/object/object.h"
-#include "tier/ssd/ssd.h"
+#include "cli/bench_tier.h"
 
 #define BLOCKS      128u
 #define BLOCK_BYTES (1ull << 20)
 #define OPS         (YB_BENCH_SHELF_FLOWS * YB_BENCH_SHELF_DEPTH)
-#define WAIT_NS     (100 * YB_NS_PER_MS)
 
 struct flow {
     const struct yb_bench_flow_options *options;
@@ -27,11 +24,7 @@ struct flow {
 };
 
 struct op {
-    union {
-        struct yb_tier_op op;
-        struct yb_tier_store store;
-        struct yb_tier_load load;
-    } any; /* First. */
+    union yb_bench_tier_any any; /* First. */
     struct yb_bench_shelf *shelf;
     struct flow *flow; /* NULL: of no flow. */
     struct op *next;
@@ -41,8 +34,7 @@ struct op {
 };
 
 struct yb_bench_shelf {
-    struct yb_loop *loop;
-    struct yb_tier *tier;
+    struct yb_bench_tier tier;
     char directory[4096]; /* "": none of ours. */
     uint64_t grant;
     uint64_t random;
@@ -52,8 +44,6 @@ struct yb_bench_shelf {
     struct flow flows[YB_BENCH_SHELF_FLOWS];
     uint32_t under_way;
     uint32_t wrong;
-    enum yb_status status;
-    bool recovered;
     bool measures;
     bool compares;
 };
@@ -63,49 +53,6 @@ now_ns(void)
 {
     return yb_clock_now(yb_clock_system());
 }
-
-/* ---- what the tier tells --------------------------------------------------------------------- */
-
-static bool
-on_found(void *owner, const struct yb_tier_record *record)
-{
-    (void)owner;
-    (void)record;
-    return true;
-}
-
-static void
-on_recovered(void *owner, enum yb_status status)
-{
-    struct yb_bench_shelf *shelf = owner;
-
-    shelf->recovered = true;
-    shelf->status = status;
-}
-
-static void
-on_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
-{
-    (void)owner;
-    (void)hash;
-    (void)grant;
-    (void)why;
-}
-
-static void
-on_aside(void *owner, enum yb_status status, const char *why)
-{
-    struct yb_bench_shelf *shelf = owner;
-
-    if (status != YB_OK) {
-        fprintf(stderr, "yuebing bench classes: %s\n", why);
-        shelf->status = status;
-        shelf->recovered = true;
-    }
-}
-
-static const struct yb_tier_events events = {
-    .found = on_found, .recovered = on_recovered, .lost = on_lost, .aside = on_aside};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -119,36 +66,14 @@ hash_of(uint32_t block)
 }
 
 static void
-fill(uint8_t *bytes, uint64_t block)
-{
-    for (uint64_t i = 0; i < BLOCK_BYTES; i += sizeof(i)) {
-        uint64_t mix = (block + 1) * 0x9e3779b97f4a7c15ull + i;
-
-        memcpy(bytes + i, &mix, sizeof(mix));
-    }
-}
-
-static bool
-is_filled(const uint8_t *bytes, uint64_t block)
-{
-    for (uint64_t i = 0; i < BLOCK_BYTES; i += sizeof(i)) {
-        uint64_t mix = (block + 1) * 0x9e3779b97f4a7c15ull + i;
-
-        if (memcmp(bytes + i, &mix, sizeof(mix)) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void
 on_done(struct yb_tier_op *base, enum yb_status status)
 {
     struct op *op = (struct op *)base;
     struct yb_bench_shelf *shelf = op->shelf;
 
-    shelf->status = status == YB_OK ? shelf->status : status;
-    shelf->wrong += shelf->compares && !is_filled(op->iov.iov_base, op->block);
+    yb_bench_tier_note(&shelf->tier, status);
+    shelf->wrong += shelf->compares &&
+                    !yb_bench_check(op->iov.iov_base, op->block * BLOCK_BYTES, BLOCK_BYTES, 0);
     if (op->flow != NULL) {
         op->flow->under_way--;
         if (shelf->measures && status == YB_OK) {
@@ -194,7 +119,7 @@ load(struct yb_bench_shelf *shelf, struct flow *flow, uint32_t block)
         .length = BLOCK_BYTES,
         .iov = &op->iov,
         .iov_count = 1};
-    status = yb_tier_load(shelf->tier, &op->any.load);
+    status = yb_tier_load(shelf->tier.tier, &op->any.load);
     if (status != YB_OK) {
         on_done(&op->any.op, status);
     }
@@ -204,7 +129,7 @@ static void
 wait_for_all(struct yb_bench_shelf *shelf)
 {
     while (shelf->under_way > 0) {
-        yb_loop_turn(shelf->loop, WAIT_NS);
+        yb_loop_turn(shelf->tier.loop, YB_BENCH_TIER_TURN_NS);
     }
 }
 
@@ -213,11 +138,11 @@ store_all(struct yb_bench_shelf *shelf)
 {
     static const char key[] = "bench block";
 
-    for (uint32_t i = 0; i < BLOCKS && shelf->status == YB_OK; i++) {
+    for (uint32_t i = 0; i < BLOCKS && shelf->tier.status == YB_OK; i++) {
         struct op *op = take(shelf, NULL, i);
         enum yb_status status;
 
-        fill(op->iov.iov_base, i);
+        yb_bench_stamp(op->iov.iov_base, i * BLOCK_BYTES, BLOCK_BYTES, 0);
         op->any.store = (struct yb_tier_store){
             .op = {.done = on_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_THROUGHPUT},
             .record = {.hash = hash_of(i),
@@ -231,13 +156,13 @@ store_all(struct yb_bench_shelf *shelf)
                        .replicas = 1},
             .iov = &op->iov,
             .iov_count = 1};
-        status = yb_tier_store(shelf->tier, &op->any.store);
+        status = yb_tier_store(shelf->tier.tier, &op->any.store);
         if (status != YB_OK) {
             on_done(&op->any.op, status);
         }
     }
     wait_for_all(shelf);
-    return shelf->status == YB_OK;
+    return shelf->tier.status == YB_OK;
 }
 
 /* ---- flows ----------------------------------------------------------------------------------- */
@@ -256,13 +181,13 @@ feed(struct yb_bench_shelf *shelf, struct flow *flow)
         flow->next_ns += options->period_ns;
     }
     return options->mode == YB_BENCH_FLOW_PACED && flow->next_ns > now ? flow->next_ns - now
-                                                                       : WAIT_NS;
+                                                                       : YB_BENCH_TIER_TURN_NS;
 }
 
 static void
 run_until(struct yb_bench_shelf *shelf, uint32_t count, uint64_t until_ns)
 {
-    for (uint64_t now = now_ns(); now < until_ns && shelf->status == YB_OK; now = now_ns()) {
+    for (uint64_t now = now_ns(); now < until_ns && shelf->tier.status == YB_OK; now = now_ns()) {
         uint64_t wait = until_ns - now;
 
         for (uint32_t i = 0; i < count; i++) {
@@ -270,7 +195,7 @@ run_until(struct yb_bench_shelf *shelf, uint32_t count, uint64_t until_ns)
 
             wait = due < wait ? due : wait;
         }
-        yb_loop_turn(shelf->loop, wait);
+        yb_loop_turn(shelf->tier.loop, wait);
     }
 }
 
@@ -303,10 +228,10 @@ yb_bench_shelf_play(struct yb_bench_shelf *shelf, const struct yb_bench_flow_opt
                                           .batches = flow->bytes / BLOCK_BYTES};
     }
     wait_for_all(shelf);
-    if (shelf->status != YB_OK) {
-        fprintf(stderr, "yuebing bench classes: %s\n", yb_status_text(shelf->status));
+    if (shelf->tier.status != YB_OK) {
+        fprintf(stderr, "yuebing bench classes: %s\n", yb_status_text(shelf->tier.status));
     }
-    return shelf->status == YB_OK;
+    return shelf->tier.status == YB_OK;
 }
 
 bool
@@ -322,7 +247,7 @@ yb_bench_shelf_check(struct yb_bench_shelf *shelf)
     if (shelf->wrong > 0) {
         fprintf(stderr, "yuebing bench classes: %u blocks came back wrong\n", shelf->wrong);
     }
-    return shelf->wrong == 0 && shelf->status == YB_OK;
+    return shelf->wrong == 0 && shelf->tier.status == YB_OK;
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
@@ -331,12 +256,8 @@ static bool
 open_log(struct yb_cli *cli, struct yb_bench_shelf *shelf)
 {
     const char *parent = yb_cli_option(cli, "dir");
-    struct yb_ssd_options options = {.loop = shelf->loop,
-                                     .directory = shelf->directory,
-                                     .io = yb_cli_option(cli, "io"),
-                                     .capacity = 8ull << 28,
-                                     .events = &events,
-                                     .owner = shelf};
+    const struct yb_ssd_options options = {
+        .directory = shelf->directory, .io = yb_cli_option(cli, "io"), .capacity = 8ull << 28};
 
     (void)snprintf(shelf->directory, sizeof(shelf->directory), "%s/yuebing-bench.XXXXXX",
                    parent == NULL ? "." : parent);
@@ -347,41 +268,30 @@ open_log(struct yb_cli *cli, struct yb_bench_shelf *shelf)
         shelf->directory[0] = '\0';
         return false;
     }
-    return yb_ssd_create(&options, &shelf->tier) == YB_OK;
+    return yb_bench_tier_open_log(&shelf->tier, &options);
 }
 
 static bool
 open_store(struct yb_cli *cli, struct yb_bench_shelf *shelf)
 {
     const char *url = yb_cli_option(cli, "store");
-    const struct yb_object_options options = {.loop = shelf->loop,
-                                              .events = &events,
-                                              .owner = shelf,
-                                              .url =
-                                                  url != NULL ? url : "file:yuebing-bench-object"};
-    char why[YB_OBJECT_WHY_BYTES];
-    bool opened = yb_object_create(&options, &shelf->tier, why) == YB_OK;
+    const struct yb_object_options options = {.url = url != NULL ? url : YB_BENCH_TIER_STORE};
 
-    if (!opened) {
-        fprintf(cli->err, "yuebing bench classes: %s\n", why);
-    }
-    return opened;
+    return yb_bench_tier_open_store(&shelf->tier, &options);
 }
 
 bool
 yb_bench_shelf_open(struct yb_cli *cli, const char *on, struct yb_bench_shelf **shelf_out)
 {
-    const struct yb_loop_options options = {.backend = "auto", .clock = yb_clock_system()};
     struct yb_bench_shelf *shelf = calloc(1, sizeof(*shelf));
-    bool opened;
 
     *shelf_out = shelf;
     if (shelf == NULL || (shelf->ops = calloc(OPS, sizeof(*shelf->ops))) == NULL ||
-        (shelf->memory = calloc(OPS, BLOCK_BYTES)) == NULL ||
-        yb_loop_create(&options, &shelf->loop) != YB_OK) {
+        (shelf->memory = calloc(OPS, BLOCK_BYTES)) == NULL) {
         fprintf(cli->err, "yuebing bench classes: no memory\n");
         return false;
     }
+    shelf->tier = (struct yb_bench_tier){.name = "classes", .err = cli->err};
     /* No run meets the blocks of another in the same store. */
     shelf->grant = yb_clock_wall(yb_clock_system()) / YB_NS_PER_S;
     shelf->random = 88172645463325252ull;
@@ -392,11 +302,8 @@ yb_bench_shelf_open(struct yb_cli *cli, const char *on, struct yb_bench_shelf **
         shelf->ops[i].next = shelf->free;
         shelf->free = &shelf->ops[i];
     }
-    opened = strcmp(on, "ssd") == 0 ? open_log(cli, shelf) : open_store(cli, shelf);
-    while (opened && !shelf->recovered) {
-        yb_loop_turn(shelf->loop, WAIT_NS);
-    }
-    return opened && shelf->status == YB_OK && store_all(shelf);
+    return (strcmp(on, "ssd") == 0 ? open_log(cli, shelf) : open_store(cli, shelf)) &&
+           store_all(shelf);
 }
 
 void
@@ -408,22 +315,13 @@ yb_bench_shelf_close(struct yb_bench_shelf **shelf)
     if (it == NULL) {
         return;
     }
-    if (it->tier != NULL) {
-        yb_tier_stop(it->tier);
-        while (!yb_tier_idle(it->tier)) {
-            yb_loop_turn(it->loop, WAIT_NS);
-        }
-        yb_tier_destroy(&it->tier);
-    }
+    yb_bench_tier_fini(&it->tier);
     if (it->directory[0] != '\0') {
         char path[sizeof(it->directory) + 8];
 
         (void)snprintf(path, sizeof(path), "%s/log", it->directory);
         (void)unlink(path);
         (void)rmdir(it->directory);
-    }
-    if (it->loop != NULL) {
-        yb_loop_destroy(&it->loop);
     }
     free(it->memory);
     free(it->ops);

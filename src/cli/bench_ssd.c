@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `yuebing bench ssd`: the log beside the bare disk under the same rules, in the same run.
+ * `yuebing bench ssd`: the log beside the bare disk under the same rules, in the same run. Rows of
+ * a fresh log and of one that is full, where every store waits for reclaim; both sides of a row
+ * write into room of the same kind, never written before or written once.
  */
 #include "cli/bench_ssd.h"
 
@@ -12,24 +14,21 @@
 
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/bench_tier.h"
 #include "cli/output.h"
-#include "net/loop.h"
-#include "tier/ssd/ssd.h"
 
 #define KIB           1024ull
 #define MIB           (1024 * KIB)
 #define ROUNDS_MAX    99u
 #define OPS           16384u
-#define SOURCE_BYTES  (64 * MIB)
 #define SYNC_BYTES    (64 * MIB)
 #define SMALL_BYTES   64u
 #define SEGMENT_BYTES (256 * MIB)
 #define KEY_BYTES     16u
-
-enum row_kind { ROW_WRITE, ROW_READ, ROW_RECOVERY };
+#define SLICES        4u
+#define AHEAD_BYTES   (4 * SYNC_BYTES) /* Stores under way, at most. */
 
 struct row {
-    enum row_kind kind;
     const char *op;
     uint64_t size;
     uint32_t depth;
@@ -43,16 +42,13 @@ enum {
     ROW_WRITE_4K,
     ROW_READ_64K,
     ROW_READ_1M,
+    ROW_REWRITE_1M,
     ROW_RECOVERY_SMALL,
     ROWS
 };
 
 struct op {
-    union {
-        struct yb_tier_op op;
-        struct yb_tier_store store;
-        struct yb_tier_load load;
-    } any; /* First. */
+    union yb_bench_tier_any any; /* First. */
     struct bench *bench;
     struct iovec iov;
     uint8_t key[KEY_BYTES];
@@ -68,50 +64,17 @@ struct bench {
     const char *io;
     char directory[4096];
     struct row rows[ROWS];
-    struct yb_loop *loop;
-    struct yb_tier *tier;
+    struct yb_bench_tier log;
+    struct yb_bench_disk disk;
     struct op *ops;
     struct op *free;
     uint32_t under_way;
-    uint64_t failed;
-    uint8_t *source; /* Values come from here. */
-    uint8_t *target; /* And go there. */
-    bool recovered;
-    bool aside;
-    double gathered; /* Puts for one write of 4 KiB values. */
+    double gathered;  /* Puts for one write of 4 KiB values. */
+    double amplified; /* Bytes written for one that is stored, in a full log. */
     double recovery_s[ROUNDS_MAX];
     double unsynced[ROUNDS_MAX]; /* The bare disk without syncs. */
     char device[16];
 };
-
-/* ---- events -------------------------------------------------------------------------------- */
-
-static bool
-on_found(void *owner, const struct yb_tier_record *record)
-{
-    return true;
-}
-
-static void
-on_recovered(void *owner, enum yb_status status)
-{
-    ((struct bench *)owner)->recovered = true;
-}
-
-static void
-on_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
-{
-}
-
-static void
-on_aside(void *owner, enum yb_status status, const char *why)
-{
-    ((struct bench *)owner)->aside = true;
-    fprintf(stderr, "yuebing bench ssd: %s\n", why);
-}
-
-static const struct yb_tier_events events = {
-    .found = on_found, .recovered = on_recovered, .lost = on_lost, .aside = on_aside};
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
@@ -122,49 +85,41 @@ seconds_since(uint64_t begun_ns)
 }
 
 static bool
-tier_open(struct bench *bench, uint64_t bytes, uint64_t records)
+tier_open(struct bench *bench, uint64_t segment_bytes, uint64_t segments, uint64_t records)
 {
-    struct yb_ssd_options options = {
-        .loop = bench->loop,
+    const struct yb_ssd_options options = {
         .directory = bench->directory,
         .io = bench->io,
-        .capacity = (bytes / SEGMENT_BYTES + 6) * SEGMENT_BYTES,
-        .segment_bytes = SEGMENT_BYTES,
+        .capacity = segments * segment_bytes,
+        .segment_bytes = segment_bytes,
         .records_max = records + 65536,
-        .footer_bytes = SEGMENT_BYTES / 4,
+        .footer_bytes = segment_bytes / 4,
         .sync_bytes = SYNC_BYTES,
         .operations_max = OPS,
-        .events = &events,
-        .owner = bench,
     };
+    bool opened = yb_bench_tier_open_log(&bench->log, &options);
 
-    bench->recovered = false;
-    if (yb_ssd_create(&options, &bench->tier) != YB_OK) {
-        fprintf(stderr, "yuebing bench ssd: no memory for the log\n");
-        return false;
+    if (opened) {
+        (void)snprintf(bench->device, sizeof bench->device, "%s",
+                       yb_ssd_device_name(bench->log.tier));
     }
-    while (!bench->recovered) {
-        yb_loop_turn(bench->loop, 100 * YB_NS_PER_MS);
-    }
-    (void)snprintf(bench->device, sizeof bench->device, "%s", yb_ssd_device_name(bench->tier));
-    return !bench->aside;
+    return opened;
 }
 
-static void
-tier_close(struct bench *bench)
+/* A log that does not fill up: of its segments one is open, one is kept, and some are to come. */
+static bool
+tier_open_for(struct bench *bench, uint64_t bytes, uint64_t records)
 {
-    yb_tier_stop(bench->tier);
-    while (!yb_tier_idle(bench->tier)) {
-        yb_loop_turn(bench->loop, YB_NS_PER_MS);
-    }
-    yb_tier_destroy(&bench->tier);
+    return tier_open(bench, SEGMENT_BYTES, bytes / SEGMENT_BYTES + 6, records);
 }
 
+/* Close the log, and let the next one begin anew. */
 static void
 log_remove(struct bench *bench)
 {
     char path[sizeof bench->directory + 8];
 
+    yb_bench_tier_close(&bench->log);
     (void)snprintf(path, sizeof path, "%s/log", bench->directory);
     (void)unlink(path);
 }
@@ -175,7 +130,7 @@ op_done(struct yb_tier_op *base, enum yb_status status)
     struct op *op = (struct op *)base;
     struct bench *bench = op->bench;
 
-    bench->failed += status != YB_OK;
+    yb_bench_tier_note(&bench->log, status);
     op->next = bench->free;
     bench->free = op;
     bench->under_way--;
@@ -200,7 +155,7 @@ take_op(struct bench *bench, uint32_t depth)
     struct op *op;
 
     while (bench->under_way >= depth) {
-        yb_loop_turn(bench->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(bench->log.loop, YB_BENCH_TIER_TURN_NS);
     }
     op = bench->free;
     bench->free = op->next;
@@ -212,60 +167,93 @@ static void
 wait_all(struct bench *bench)
 {
     while (bench->under_way > 0) {
-        yb_loop_turn(bench->loop, 100 * YB_NS_PER_MS);
+        yb_loop_turn(bench->log.loop, YB_BENCH_TIER_TURN_NS);
     }
 }
 
-/* Store `count` values; return the seconds until the last is RESIDENT. */
-static double
+/* Where a value comes from or goes to: the memory of the bare disk, in the same order. */
+static uint8_t *
+place_of(const struct bench *bench, uint64_t number, uint64_t size)
+{
+    return bench->disk.memory + number * size % bench->disk.memory_bytes;
+}
+
+static void
+store_one(struct bench *bench, uint64_t size, uint64_t number)
+{
+    struct op *op = take_op(bench, OPS - 1);
+
+    memcpy(op->key, &number, sizeof number);
+    op->iov = (struct iovec){place_of(bench, number, size), size};
+    op->any.store = (struct yb_tier_store){
+        .op = {.done = op_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_BACKGROUND},
+        .record = {.hash = hash_of(number),
+                   .grant = number + 1,
+                   .size = size,
+                   .tenant = "",
+                   .key = op->key,
+                   .key_bytes = KEY_BYTES,
+                   .mode = YB_WIRE_MODE_IF_ABSENT,
+                   .replicas = 1},
+        .iov = &op->iov,
+        .iov_count = 1};
+    if (yb_tier_store(bench->log.tier, &op->any.store) != YB_OK) {
+        op_done(&op->any.op, YB_AGAIN);
+    }
+}
+
+/* Store `count` values and wait until they are RESIDENT. */
+static void
 store_all(struct bench *bench, uint64_t size, uint64_t count)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
-
-    for (uint64_t i = 0; i < count && bench->failed == 0; i++) {
-        struct op *op = take_op(bench, OPS - 1);
-        uint64_t place = i * size % (SOURCE_BYTES - size + 1);
-
-        memcpy(op->key, &i, sizeof i);
-        op->iov = (struct iovec){.iov_base = bench->source + place, .iov_len = size};
-        op->any.store = (struct yb_tier_store){
-            .op = {.done = op_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_BACKGROUND},
-            .record = {.hash = hash_of(i),
-                       .grant = i + 1,
-                       .size = size,
-                       .tenant = "",
-                       .key = op->key,
-                       .key_bytes = KEY_BYTES,
-                       .mode = YB_WIRE_MODE_IF_ABSENT,
-                       .replicas = 1},
-            .iov = &op->iov,
-            .iov_count = 1};
-        if (yb_tier_store(bench->tier, &op->any.store) != YB_OK) {
-            op_done(&op->any.op, YB_AGAIN);
-        }
+    for (uint64_t i = 0; i < count && bench->log.status == YB_OK; i++) {
+        store_one(bench, size, i);
     }
     wait_all(bench);
-    return seconds_since(begun_ns);
+}
+
+/* Store values from `first` on without a pause until `count` of them are RESIDENT; return the
+ * seconds that so many took. What was under way then is waited for afterwards: the last of a
+ * stream would wait for nothing but the time after which a sync is due. */
+static double
+store_stream(struct bench *bench, uint64_t size, uint64_t first, uint64_t count)
+{
+    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t ahead = AHEAD_BYTES / size < OPS - 1 ? AHEAD_BYTES / size : OPS - 1;
+    uint64_t next = first;
+    double seconds;
+    uint64_t done;
+
+    while ((done = next - first - bench->under_way) < count && bench->log.status == YB_OK) {
+        if (bench->under_way < ahead) {
+            store_one(bench, size, next++);
+        } else {
+            yb_loop_turn(bench->log.loop, YB_BENCH_TIER_TURN_NS);
+        }
+    }
+    seconds = seconds_since(begun_ns) * (double)count / (double)done;
+    wait_all(bench);
+    return seconds;
 }
 
 static double
 load_some(struct bench *bench, uint64_t size, uint64_t stored, uint32_t depth, uint64_t count)
 {
     uint64_t begun_ns = yb_clock_now(yb_clock_system());
-    uint64_t random = 88172645463325252ull;
+    uint64_t random = begun_ns;
 
-    for (uint64_t i = 0; i < count && bench->failed == 0; i++) {
+    for (uint64_t i = 0; i < count && bench->log.status == YB_OK; i++) {
         struct op *op = take_op(bench, depth);
 
         random = random * 6364136223846793005ull + 1442695040888963407ull;
-        op->iov = (struct iovec){.iov_base = bench->target + i % depth * size, .iov_len = size};
+        op->iov = (struct iovec){place_of(bench, i, size), size};
         op->any.load = (struct yb_tier_load){
             .op = {.done = op_done, .deadline_ns = YB_NEVER, .traffic_class = YB_CLASS_FIRST_TOKEN},
             .hash = hash_of((random >> 20) % stored),
             .length = size,
             .iov = &op->iov,
             .iov_count = 1};
-        if (yb_tier_load(bench->tier, &op->any.load) != YB_OK) {
+        if (yb_tier_load(bench->log.tier, &op->any.load) != YB_OK) {
             op_done(&op->any.op, YB_AGAIN);
         }
     }
@@ -281,71 +269,136 @@ rate(double seconds, uint64_t bytes)
     return seconds > 0 ? (double)bytes / seconds / 1e9 : 0;
 }
 
-static bool
-measure_write(struct bench *bench, struct row *row, uint64_t round, struct yb_bench_disk *disk)
+static uint64_t
+slice_of(uint64_t count, uint32_t slice)
 {
-    struct yb_tier_info info;
-
-    /* Both write into room that was never written: later the file system has less to do. */
-    for (uint32_t turn = 0; turn < 2; turn++) {
-        if ((turn + round) % 2 == 0) {
-            if (!yb_bench_disk_renew(disk, bench->directory)) {
-                return false;
-            }
-            row->bare[round] =
-                rate(yb_bench_disk_write(disk, MIB, row->depth, SYNC_BYTES), disk->bytes);
-            continue;
-        }
-        if (!tier_open(bench, bench->bytes, bench->bytes / row->size)) {
-            return false;
-        }
-        row->ours[round] =
-            rate(store_all(bench, row->size, bench->bytes / row->size), bench->bytes);
-        yb_tier_info(bench->tier, &info);
-        if (row->size == 4 * KIB) {
-            bench->gathered = (double)info.blocks / (double)info.writes;
-        }
-    }
-    return row->bare[round] > 0;
+    return count * slice / SLICES;
 }
 
-static bool
-measure_read(struct bench *bench, struct row *row, uint64_t round, struct yb_bench_disk *disk)
+static double
+slice_loaded(struct bench *bench, const struct row *row, uint32_t slice)
 {
     uint64_t count = bench->bytes / row->size;
 
+    return load_some(bench, row->size, count, row->depth,
+                     slice_of(count, slice + 1) - slice_of(count, slice));
+}
+
+static double
+slice_read(struct bench *bench, const struct row *row, uint32_t slice)
+{
+    uint64_t count = bench->bytes / row->size;
+
+    return yb_bench_disk_read(&bench->disk, row->size, row->depth,
+                              slice_of(count, slice + 1) - slice_of(count, slice), false);
+}
+
+/* The two sides take turns, slice by slice, so that what else goes on meets both. */
+static bool
+measure_read(struct bench *bench, struct row *row, uint64_t round)
+{
+    double seconds[2] = {0, 0};
+
+    for (uint32_t turn = 0; turn < 2 * SLICES; turn++) {
+        bool ours = (turn + turn / 2 + round) % 2 == 0;
+        double took = (ours ? slice_loaded : slice_read)(bench, row, turn / 2);
+
+        if (took <= 0 || bench->log.status != YB_OK) {
+            return false;
+        }
+        seconds[ours] += took;
+    }
+    row->ours[round] = rate(seconds[true], bench->bytes);
+    row->bare[round] = rate(seconds[false], bench->bytes);
+    return true;
+}
+
+/* The same of what is written, each in one go. `stored` values are in the log already. */
+static bool
+measure_stream(struct bench *bench, struct row *row, uint64_t round, uint64_t stored)
+{
     for (uint32_t turn = 0; turn < 2; turn++) {
         if ((turn + round) % 2 == 0) {
-            row->ours[round] =
-                rate(load_some(bench, row->size, count, row->depth, count), bench->bytes);
+            row->ours[round] = rate(
+                store_stream(bench, row->size, stored, bench->bytes / row->size), bench->bytes);
         } else {
             row->bare[round] =
-                rate(yb_bench_disk_read(disk, row->size, row->depth, count, false), bench->bytes);
+                rate(yb_bench_disk_write(&bench->disk, bench->bytes, MIB, row->depth, SYNC_BYTES),
+                     bench->bytes);
         }
     }
-    return row->bare[round] > 0;
+    return row->bare[round] > 0 && bench->log.status == YB_OK;
+}
+
+/* Both write into room that was never written: later the file system has less to do. */
+static bool
+measure_write(struct bench *bench, struct row *row, uint64_t round)
+{
+    uint64_t bytes = bench->bytes + AHEAD_BYTES;
+    struct yb_tier_info info;
+
+    if (!yb_bench_disk_renew(&bench->disk, bench->directory) ||
+        !tier_open_for(bench, bytes, bytes / row->size) || !measure_stream(bench, row, round, 0)) {
+        return false;
+    }
+    yb_tier_info(bench->log.tier, &info);
+    if (row->size == 4 * KIB) {
+        bench->gathered = (double)info.blocks / (double)info.writes;
+    }
+    return true;
+}
+
+/* Write as much again as there is room for, into a log that is full. */
+static bool
+measure_rewrite(struct bench *bench, struct row *row, uint64_t round)
+{
+    uint64_t segment = bench->bytes / (YB_SSD_SEGMENTS_MIN - 1) / YB_SSD_BLOCK_BYTES;
+    uint64_t segments, stored;
+    struct yb_tier_info before;
+    struct yb_tier_info after;
+
+    segment *= YB_SSD_BLOCK_BYTES;
+    segment = segment < SEGMENT_BYTES ? segment : SEGMENT_BYTES;
+    segments = bench->bytes / segment + 1;
+    stored = segments * segment / row->size;
+    if (!tier_open(bench, segment, segments, stored)) {
+        return false;
+    }
+    store_all(bench, row->size, stored);
+    yb_tier_info(bench->log.tier, &before);
+    if (!measure_stream(bench, row, round, stored)) {
+        return false;
+    }
+    yb_tier_info(bench->log.tier, &after);
+    if (after.reclaims == before.reclaims) {
+        fprintf(stderr, "yuebing bench ssd: the log was full, and nothing of it was reclaimed\n");
+        return false;
+    }
+    bench->amplified = (double)(after.written_bytes - before.written_bytes) /
+                       (double)(after.stored_bytes - before.stored_bytes);
+    return true;
 }
 
 /* What recovery must read, at the least: the heads of all records, as they lie. */
 static bool
-measure_recovery(struct bench *bench, struct row *row, uint64_t round, struct yb_bench_disk *disk)
+measure_recovery(struct bench *bench, struct row *row, uint64_t round)
 {
     struct yb_tier_info before;
     struct yb_tier_info after;
     uint64_t begun_ns;
 
-    if (!tier_open(bench, bench->records * 256, bench->records)) {
+    if (!tier_open_for(bench, bench->records * 256, bench->records)) {
         return false;
     }
-    (void)store_all(bench, SMALL_BYTES, bench->records);
-    yb_tier_info(bench->tier, &before);
-    tier_close(bench);
+    store_all(bench, SMALL_BYTES, bench->records);
+    yb_tier_info(bench->log.tier, &before);
+    yb_bench_tier_close(&bench->log);
     begun_ns = yb_clock_now(yb_clock_system());
-    if (!tier_open(bench, bench->records * 256, bench->records)) {
+    if (!tier_open_for(bench, bench->records * 256, bench->records)) {
         return false;
     }
     bench->recovery_s[round] = seconds_since(begun_ns);
-    yb_tier_info(bench->tier, &after);
+    yb_tier_info(bench->log.tier, &after);
     if (after.blocks != before.blocks || before.blocks != bench->records) {
         fprintf(stderr, "yuebing bench ssd: %llu of %llu records are back\n",
                 (unsigned long long)after.blocks, (unsigned long long)bench->records);
@@ -353,36 +406,32 @@ measure_recovery(struct bench *bench, struct row *row, uint64_t round, struct yb
     }
     row->ours[round] = rate(bench->recovery_s[round], after.read_bytes);
     row->bare[round] =
-        rate(yb_bench_disk_read(disk, MIB, 16, after.read_bytes / MIB + 1, true), after.read_bytes);
+        rate(yb_bench_disk_read(&bench->disk, MIB, 16, after.read_bytes / MIB + 1, true),
+             after.read_bytes);
     return true;
 }
 
 static bool
-measure_round(struct bench *bench, uint64_t round, struct yb_bench_disk *disk)
+measure_round(struct bench *bench, uint64_t round)
 {
-    static const struct {
-        int write;
-        int read;
-    } pairs[] = {{ROW_WRITE_1M, ROW_READ_1M}, {ROW_WRITE_64K, ROW_READ_64K}, {ROW_WRITE_4K, -1}};
-    bool ok = true;
+    struct row *rows = bench->rows;
+    bool ok;
 
-    bench->unsynced[round] = rate(yb_bench_disk_write(disk, MIB, 16, 0), disk->bytes);
-    for (size_t i = 0; ok && i < sizeof pairs / sizeof *pairs; i++) {
-        ok = measure_write(bench, &bench->rows[pairs[i].write], round, disk);
-        if (ok && pairs[i].read >= 0) {
-            ok = measure_read(bench, &bench->rows[pairs[i].read], round, disk);
-        }
-        if (bench->tier != NULL) {
-            tier_close(bench);
-        }
-        log_remove(bench);
-    }
-    ok = ok && measure_recovery(bench, &bench->rows[ROW_RECOVERY_SMALL], round, disk);
-    if (bench->tier != NULL) {
-        tier_close(bench);
-    }
+    bench->unsynced[round] =
+        rate(yb_bench_disk_write(&bench->disk, bench->bytes, MIB, 16, 0), bench->bytes);
+    ok = measure_write(bench, &rows[ROW_WRITE_1M], round) &&
+         measure_read(bench, &rows[ROW_READ_1M], round);
     log_remove(bench);
-    return ok && bench->failed == 0;
+    ok = ok && measure_write(bench, &rows[ROW_WRITE_64K], round) &&
+         measure_read(bench, &rows[ROW_READ_64K], round);
+    log_remove(bench);
+    ok = ok && measure_write(bench, &rows[ROW_WRITE_4K], round);
+    log_remove(bench);
+    ok = ok && measure_rewrite(bench, &rows[ROW_REWRITE_1M], round);
+    log_remove(bench);
+    ok = ok && measure_recovery(bench, &rows[ROW_RECOVERY_SMALL], round);
+    log_remove(bench);
+    return ok;
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -414,11 +463,12 @@ print_json(struct bench *bench)
                                         yb_bench_median(row->bare, bench->rounds), "ratio", ratio));
     }
     return yb_output_json(bench->cli->out,
-                          json_pack("{s:s, s:I, s:s, s:o, s:f, s:f, s:I, s:f}", "bench", "ssd",
+                          json_pack("{s:s, s:I, s:s, s:o, s:f, s:f, s:f, s:I, s:f}", "bench", "ssd",
                                     "rounds", (json_int_t)bench->rounds, "io", bench->device,
                                     "rows", array, "bare_write_without_sync_gbps",
                                     yb_bench_median(bench->unsynced, bench->rounds),
-                                    "puts_for_one_write", bench->gathered, "recovered_records",
+                                    "puts_for_one_write", bench->gathered, "write_amplification",
+                                    bench->amplified, "recovered_records",
                                     (json_int_t)bench->records, "recovery_s",
                                     yb_bench_median(bench->recovery_s, bench->rounds))) == YB_OK
                ? 0
@@ -452,14 +502,15 @@ print_table(struct bench *bench)
     }
     if (ok) {
         yb_output_table_print(table, out, bench->cli->terminal);
-        fprintf(out,
-                "medians of %llu interleaved rounds over %s; the bare disk syncs as the log does, "
-                "and writes %.2f GB/s without\n"
-                "4 KiB values: %.0f puts for one write; %llu records recovered in %.2f s\n",
-                (unsigned long long)bench->rounds, bench->device,
-                yb_bench_median(bench->unsynced, bench->rounds), bench->gathered,
-                (unsigned long long)bench->records,
-                yb_bench_median(bench->recovery_s, bench->rounds));
+        fprintf(
+            out,
+            "medians of %llu interleaved rounds over %s; the bare disk syncs as the log does, "
+            "and writes %.2f GB/s without\n"
+            "4 KiB values: %.0f puts for one write; a full log writes %.3f bytes for one that is "
+            "stored; %llu records recovered in %.2f s\n",
+            (unsigned long long)bench->rounds, bench->device,
+            yb_bench_median(bench->unsynced, bench->rounds), bench->gathered, bench->amplified,
+            (unsigned long long)bench->records, yb_bench_median(bench->recovery_s, bench->rounds));
     }
     yb_output_table_destroy(&table);
     return ok ? 0 : YB_CLI_EXIT_FAILED;
@@ -471,30 +522,21 @@ static bool
 prepare(struct bench *bench)
 {
     static const struct row rows[ROWS] = {
-        [ROW_WRITE_1M] = {.kind = ROW_WRITE, .op = "write", .size = MIB, .depth = 16},
-        [ROW_WRITE_64K] = {.kind = ROW_WRITE, .op = "write", .size = 64 * KIB, .depth = 16},
-        [ROW_WRITE_4K] = {.kind = ROW_WRITE, .op = "write", .size = 4 * KIB, .depth = 16},
-        [ROW_READ_64K] = {.kind = ROW_READ, .op = "read", .size = 64 * KIB, .depth = 32},
-        [ROW_READ_1M] = {.kind = ROW_READ, .op = "read", .size = MIB, .depth = 16},
-        [ROW_RECOVERY_SMALL] = {.kind = ROW_RECOVERY, .op = "recovery", .size = SMALL_BYTES},
+        [ROW_WRITE_1M] = {.op = "write", .size = MIB, .depth = 16},
+        [ROW_WRITE_64K] = {.op = "write", .size = 64 * KIB, .depth = 16},
+        [ROW_WRITE_4K] = {.op = "write", .size = 4 * KIB, .depth = 16},
+        [ROW_READ_64K] = {.op = "read", .size = 64 * KIB, .depth = 32},
+        [ROW_READ_1M] = {.op = "read", .size = MIB, .depth = 16},
+        [ROW_REWRITE_1M] = {.op = "rewrite", .size = MIB, .depth = 16},
+        [ROW_RECOVERY_SMALL] = {.op = "recovery", .size = SMALL_BYTES},
     };
-    struct yb_loop_options options = {.backend = "epoll", .clock = yb_clock_system()};
 
     memcpy(bench->rows, rows, sizeof rows);
     bench->ops = calloc(OPS, sizeof *bench->ops);
-    bench->source = malloc(SOURCE_BYTES);
-    bench->target = calloc(32, MIB);
-    if (bench->ops == NULL || bench->source == NULL || bench->target == NULL ||
-        yb_loop_create(&options, &bench->loop) != YB_OK) {
+    if (bench->ops == NULL) {
         fprintf(stderr, "yuebing bench ssd: no memory\n");
         return false;
     }
-    for (uint64_t i = 0; i < SOURCE_BYTES; i += sizeof i) {
-        uint64_t mix = i * 0x9e3779b97f4a7c15u;
-
-        memcpy(bench->source + i, &mix, sizeof mix);
-    }
-    memset(bench->target, 1, 32 * MIB);
     for (uint32_t i = 0; i < OPS; i++) {
         bench->ops[i].bench = bench;
         bench->ops[i].next = bench->free;
@@ -507,17 +549,17 @@ static int
 run(struct bench *bench)
 {
     struct yb_output_progress progress;
-    struct yb_bench_disk disk = {.fd = -1};
-    bool ok = yb_bench_disk_open(bench->directory, bench->bytes, &disk);
+    bool ok = yb_bench_disk_open(bench->directory, bench->bytes, bench->bytes + AHEAD_BYTES,
+                                 &bench->disk);
 
     yb_output_progress_begin(&progress, bench->cli->err, bench->cli->terminal, yb_clock_system(),
                              "measuring", bench->rounds);
     for (uint64_t round = 0; ok && round < bench->rounds; round++) {
-        ok = measure_round(bench, round, &disk);
+        ok = measure_round(bench, round);
         yb_output_progress_update(&progress, round + 1);
     }
     yb_output_progress_end(&progress);
-    yb_bench_disk_close(&disk, bench->directory);
+    yb_bench_disk_close(&bench->disk, bench->directory);
     if (!ok) {
         return YB_CLI_EXIT_FAILED;
     }
@@ -538,7 +580,8 @@ yb_bench_ssd(struct yb_cli *cli)
     }
     bench->cli = cli;
     bench->rounds = 4;
-    bench->records = 400000;
+    bench->records = 4000000;
+    bench->log = (struct yb_bench_tier){.name = "ssd", .err = cli->err};
     bench->io = yb_cli_option(cli, "io") == NULL ? "auto" : yb_cli_option(cli, "io");
     (void)snprintf(bench->directory, sizeof bench->directory, "%s/yuebing-bench.XXXXXX",
                    parent == NULL ? "." : parent);
@@ -561,11 +604,7 @@ yb_bench_ssd(struct yb_cli *cli)
             (void)rmdir(bench->directory);
         }
     }
-    if (bench->loop != NULL) {
-        yb_loop_destroy(&bench->loop);
-    }
-    free(bench->target);
-    free(bench->source);
+    yb_bench_tier_fini(&bench->log);
     free(bench->ops);
     free(bench);
     return result;

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "cli/bench_ssd.h"
 
@@ -26,8 +27,7 @@ yb_bench_disk_renew(struct yb_bench_disk *disk, const char *directory)
         (void)unlink(path);
     }
     disk->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_DIRECT, 0600);
-    if (disk->fd < 0 || fallocate(disk->fd, 0, 0, (off_t)disk->bytes) != 0 ||
-        fsync(disk->fd) != 0) {
+    if (disk->fd < 0 || fallocate(disk->fd, 0, 0, (off_t)disk->room) != 0 || fsync(disk->fd) != 0) {
         fprintf(stderr, "yuebing bench ssd: %s: %m\n", path);
         return false;
     }
@@ -35,11 +35,13 @@ yb_bench_disk_renew(struct yb_bench_disk *disk, const char *directory)
 }
 
 bool
-yb_bench_disk_open(const char *directory, uint64_t bytes, struct yb_bench_disk *disk_out)
+yb_bench_disk_open(const char *directory, uint64_t bytes, uint64_t room,
+                   struct yb_bench_disk *disk_out)
 {
     void *memory;
 
-    *disk_out = (struct yb_bench_disk){.fd = -1, .bytes = bytes, .memory_bytes = 64u << 20};
+    *disk_out =
+        (struct yb_bench_disk){.fd = -1, .bytes = bytes, .room = room, .memory_bytes = 64u << 20};
     if (!yb_bench_disk_renew(disk_out, directory)) {
         return false;
     }
@@ -69,6 +71,12 @@ yb_bench_disk_close(struct yb_bench_disk *disk, const char *directory)
     }
 }
 
+static double
+seconds_since(uint64_t begun_ns)
+{
+    return (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+}
+
 static bool
 ring_open(const struct yb_bench_disk *disk, struct io_uring *ring)
 {
@@ -86,112 +94,133 @@ ring_open(const struct yb_bench_disk *disk, struct io_uring *ring)
     return true;
 }
 
-/* Wait for one completion. Returns its tag; *failed is set if it moved less than `size`. */
-static uint64_t
-wait_one(struct io_uring *ring, uint64_t size, bool *failed)
-{
-    struct io_uring_cqe *cqe = NULL;
-    uint64_t tag;
+struct run {
+    struct io_uring ring;
+    const struct yb_bench_disk *disk;
+    uint64_t size;
+    uint64_t begun; /* Transfers, ... */
+    uint64_t ended; /* ... and those that are over. */
+    bool failed;
+};
 
-    if (io_uring_submit_and_wait(ring, 1) < 0 || io_uring_peek_cqe(ring, &cqe) != 0) {
-        *failed = true;
-        return 0;
-    }
-    tag = cqe->user_data;
-    if (cqe->res < 0 || (tag != SYNC_TAG && (uint64_t)cqe->res != size)) {
-        *failed = true;
-    }
-    io_uring_cqe_seen(ring, cqe);
-    return tag;
+static bool
+run_begin(struct run *run, const struct yb_bench_disk *disk, uint64_t size, uint32_t depth)
+{
+    YB_ASSERT(depth <= YB_BENCH_DISK_DEPTH_MAX && depth * size <= disk->memory_bytes);
+    *run = (struct run){.disk = disk, .size = size};
+    return ring_open(disk, &run->ring);
+}
+
+/* Where the next transfer comes from or goes to: one place after the other. */
+static uint8_t *
+next_place(struct run *run)
+{
+    return run->disk->memory + run->begun++ * run->size % run->disk->memory_bytes;
 }
 
 static void
-push_sync(struct io_uring *ring, int fd)
+push_write(struct run *run, uint64_t offset)
 {
-    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&run->ring);
 
-    io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+    io_uring_prep_write_fixed(sqe, run->disk->fd, next_place(run), (unsigned)run->size, offset, 0);
+    sqe->user_data = 0;
+}
+
+static void
+push_read(struct run *run, uint64_t offset)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&run->ring);
+
+    io_uring_prep_read_fixed(sqe, run->disk->fd, next_place(run), (unsigned)run->size, offset, 0);
+    sqe->user_data = 0;
+}
+
+static void
+push_sync(struct run *run)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&run->ring);
+
+    io_uring_prep_fsync(sqe, run->disk->fd, IORING_FSYNC_DATASYNC);
     sqe->user_data = SYNC_TAG;
 }
 
-static void
-push_write(struct io_uring *ring, const struct yb_bench_disk *disk, uint64_t size, uint64_t number)
+/* Take one completion; if there is none, submit what was pushed and wait. False: the sync's. */
+static bool
+take_one(struct run *run)
 {
-    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-    uint8_t *bytes = disk->memory + number * size % (disk->memory_bytes - size + 1) / 4096 * 4096;
+    struct io_uring_cqe *cqe = NULL;
+    bool sync;
 
-    io_uring_prep_write_fixed(sqe, disk->fd, bytes, (unsigned)size, number * size, 0);
-    sqe->user_data = number;
+    if (io_uring_peek_cqe(&run->ring, &cqe) != 0 &&
+        (io_uring_submit_and_wait(&run->ring, 1) < 0 || io_uring_peek_cqe(&run->ring, &cqe) != 0)) {
+        run->failed = true;
+        return false;
+    }
+    sync = cqe->user_data == SYNC_TAG;
+    run->failed = run->failed || cqe->res < 0 || (!sync && (uint64_t)cqe->res != run->size);
+    run->ended += !sync;
+    io_uring_cqe_seen(&run->ring, cqe);
+    return !sync;
 }
 
 double
-yb_bench_disk_write(struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t sync_bytes)
+yb_bench_disk_write(const struct yb_bench_disk *disk, uint64_t bytes, uint64_t size, uint32_t depth,
+                    uint64_t sync_bytes)
 {
-    uint64_t count = disk->bytes / size;
     uint64_t begun_ns = yb_clock_now(yb_clock_system());
-    uint64_t next = 0;
-    uint64_t done = 0;
-    uint64_t unsynced = 0;
+    uint64_t covered = 0; /* Bytes that the last sync is about, ... */
+    uint64_t there = 0;   /* ... and those that are there to stay. */
     bool syncing = false;
-    bool failed = false;
-    struct io_uring ring;
+    double seconds;
+    struct run run;
 
-    if (!ring_open(disk, &ring)) {
+    if (!run_begin(&run, disk, size, depth)) {
         return -1;
     }
-    while (!failed && (done < count || syncing)) {
-        while (next < count && next - done < depth) {
-            push_write(&ring, disk, size, next++);
+    while (!run.failed && there < bytes) {
+        while (run.begun - run.ended < depth) {
+            push_write(&run, run.begun * size % disk->room);
         }
-        if (wait_one(&ring, size, &failed) == SYNC_TAG) {
+        if (!take_one(&run)) {
+            there = covered;
             syncing = false;
-        } else {
-            done++;
-            unsynced += size;
         }
-        if (!syncing && sync_bytes > 0 && unsynced >= sync_bytes) {
-            push_sync(&ring, disk->fd);
+        if (sync_bytes == 0) {
+            there = run.ended * size;
+        } else if (!syncing && run.ended * size - covered >= sync_bytes) {
+            push_sync(&run);
             syncing = true;
-            unsynced = 0;
+            covered = run.ended * size;
         }
     }
-    if (!failed && sync_bytes > 0) {
-        push_sync(&ring, disk->fd);
-        (void)wait_one(&ring, size, &failed);
+    seconds = seconds_since(begun_ns) * (double)bytes / (double)there;
+    while (!run.failed && (run.begun > run.ended || syncing)) {
+        syncing = take_one(&run) && syncing;
     }
-    io_uring_queue_exit(&ring);
-    return failed ? -1 : (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+    io_uring_queue_exit(&run.ring);
+    return run.failed ? -1 : seconds;
 }
 
 double
-yb_bench_disk_read(struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t count,
+yb_bench_disk_read(const struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t count,
                    bool in_order)
 {
     uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t random = begun_ns;
     uint64_t places = disk->bytes / size;
-    uint64_t random = 88172645463325252ull;
-    uint64_t next = 0;
-    uint64_t done = 0;
-    bool failed = false;
-    struct io_uring ring;
+    struct run run;
 
-    if (!ring_open(disk, &ring)) {
+    if (!run_begin(&run, disk, size, depth)) {
         return -1;
     }
-    while (!failed && done < count) {
-        while (next < count && next - done < depth) {
-            struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
-
+    while (!run.failed && run.ended < count) {
+        while (run.begun < count && run.begun - run.ended < depth) {
             random = random * 6364136223846793005ull + 1442695040888963407ull;
-            io_uring_prep_read_fixed(
-                sqe, disk->fd,
-                disk->memory + next * size % (disk->memory_bytes - size + 1) / 4096 * 4096,
-                (unsigned)size, (in_order ? next % places : (random >> 20) % places) * size, 0);
-            sqe->user_data = next++;
+            push_read(&run, (in_order ? run.begun % places : (random >> 20) % places) * size);
         }
-        (void)wait_one(&ring, size, &failed);
-        done++;
+        (void)take_one(&run);
     }
-    io_uring_queue_exit(&ring);
-    return failed ? -1 : (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+    io_uring_queue_exit(&run.ring);
+    return run.failed ? -1 : seconds_since(begun_ns);
 }

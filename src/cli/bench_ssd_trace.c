@@ -16,11 +16,10 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_ssd.h"
+#include "cli/bench_tier.h"
 #include "cli/output.h"
-#include "net/loop.h"
 #include "policy/policy.h"
 #include "sim/trace.h"
-#include "tier/ssd/ssd.h"
 
 #define POLICY       "s3fifo"
 #define BLOCK_BYTES  (16u << 10) /* Stands for the megabytes of a real one. */
@@ -30,7 +29,6 @@
 #define SOURCE_BYTES (32u << 20)
 #define POOL_MAX     (1u << 20)
 #define KEY_BYTES    8u
-#define TURN_NS      (100 * YB_NS_PER_MS)
 #define MIX          0x9e3779b97f4a7c15u
 
 struct block {
@@ -42,11 +40,7 @@ struct block {
 };
 
 struct op {
-    union {
-        struct yb_tier_op op;
-        struct yb_tier_store store;
-        struct yb_tier_load load;
-    } any; /* First. */
+    union yb_bench_tier_any any; /* First. */
     struct run *run;
     struct iovec iov;
     uint64_t key;
@@ -60,8 +54,7 @@ struct run {
     struct yb_cli *cli;
     const struct yb_trace *trace;
     struct yb_policy *policy;
-    struct yb_loop *loop;
-    struct yb_tier *tier;
+    struct yb_bench_tier log;
     struct block *blocks;
     struct op *ops;
     struct op *free;
@@ -77,25 +70,11 @@ struct run {
     uint64_t hits_below;
     uint64_t wrong; /* Loads whose bytes differ: there must be none. */
     uint64_t lost_loads;
-    bool recovered;
-    bool aside;
     double seconds;
     struct yb_tier_info info;
 };
 
 /* ---- events -------------------------------------------------------------------------------- */
-
-static bool
-on_found(void *owner, const struct yb_tier_record *record)
-{
-    return true;
-}
-
-static void
-on_recovered(void *owner, enum yb_status status)
-{
-    ((struct run *)owner)->recovered = true;
-}
 
 static struct yb_id
 hash_of(uint64_t number)
@@ -109,7 +88,7 @@ hash_of(uint64_t number)
 }
 
 static void
-on_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
+on_lost(void *owner, struct yb_id hash, uint64_t grant)
 {
     struct run *run = owner;
     uint64_t number;
@@ -119,18 +98,6 @@ on_lost(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why)
         run->blocks[number].below = false;
     }
 }
-
-static void
-on_aside(void *owner, enum yb_status status, const char *why)
-{
-    struct run *run = owner;
-
-    run->aside = run->aside || status != YB_OK;
-    fprintf(run->cli->err, "yuebing bench ssd: %s\n", why);
-}
-
-static const struct yb_tier_events events = {
-    .found = on_found, .recovered = on_recovered, .lost = on_lost, .aside = on_aside};
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
@@ -146,7 +113,7 @@ take_op(struct run *run)
     struct op *op;
 
     while (run->free == NULL) {
-        yb_loop_turn(run->loop, TURN_NS);
+        yb_loop_turn(run->log.loop, YB_BENCH_TIER_TURN_NS);
     }
     op = run->free;
     run->free = op->next;
@@ -181,7 +148,7 @@ demote(struct run *run, uint32_t number)
     struct block *block = &run->blocks[number];
     struct op *op;
 
-    if (block->below || block->storing || run->aside) {
+    if (block->below || block->storing || run->log.status != YB_OK) {
         return;
     }
     op = take_op(run);
@@ -202,8 +169,8 @@ demote(struct run *run, uint32_t number)
         .iov_count = 1};
     block->storing = true;
     run->storing++;
-    while (!run->aside && yb_tier_store(run->tier, &op->any.store) == YB_AGAIN) {
-        yb_loop_turn(run->loop, TURN_NS);
+    while (run->log.status == YB_OK && yb_tier_store(run->log.tier, &op->any.store) == YB_AGAIN) {
+        yb_loop_turn(run->log.loop, YB_BENCH_TIER_TURN_NS);
     }
 }
 
@@ -242,7 +209,7 @@ load(struct run *run, uint32_t number, uint32_t place)
         .iov = &op->iov,
         .iov_count = 1};
     run->loading++;
-    if (yb_tier_load(run->tier, &op->any.load) != YB_OK) {
+    if (yb_tier_load(run->log.tier, &op->any.load) != YB_OK) {
         loaded(&op->any.op, YB_AGAIN);
     }
 }
@@ -303,7 +270,7 @@ look_up(struct run *run, const uint32_t *numbers, uint32_t count)
         }
     }
     while (run->loading > 0) {
-        yb_loop_turn(run->loop, TURN_NS);
+        yb_loop_turn(run->log.loop, YB_BENCH_TIER_TURN_NS);
     }
 }
 
@@ -345,21 +312,17 @@ static bool
 prepare(struct run *run, const char *directory, const char *io)
 {
     struct yb_policy_options policy = {.name = POLICY, .ghost_count = (uint32_t)run->room};
-    struct yb_loop_options loop = {.backend = "epoll", .clock = yb_clock_system()};
     struct yb_ssd_options options = {.directory = directory,
                                      .io = io,
                                      .segment_bytes = segment_bytes(2 * run->room),
-                                     .operations_max = OPS,
-                                     .events = &events,
-                                     .owner = run};
+                                     .operations_max = OPS};
 
     run->blocks = calloc(run->trace->block_count, sizeof *run->blocks);
     run->ops = calloc(OPS, sizeof *run->ops);
     run->source = malloc(SOURCE_BYTES);
     run->target = malloc((size_t)OPS * BLOCK_BYTES);
     if (run->blocks == NULL || run->ops == NULL || run->source == NULL || run->target == NULL ||
-        yb_policy_create(&policy, &run->policy) != YB_OK ||
-        yb_loop_create(&loop, &run->loop) != YB_OK) {
+        yb_policy_create(&policy, &run->policy) != YB_OK) {
         fprintf(run->cli->err, "yuebing bench ssd: no memory\n");
         return false;
     }
@@ -373,20 +336,12 @@ prepare(struct run *run, const char *directory, const char *io)
         run->ops[i].bytes = run->target + (size_t)i * BLOCK_BYTES;
         give_op(run, &run->ops[i]);
     }
-    options.loop = run->loop;
     options.capacity =
         (2 * run->room * RECORD_BYTES / options.segment_bytes + 1) * options.segment_bytes;
     if (options.capacity < YB_SSD_SEGMENTS_MIN * options.segment_bytes) {
         options.capacity = YB_SSD_SEGMENTS_MIN * options.segment_bytes;
     }
-    if (yb_ssd_create(&options, &run->tier) != YB_OK) {
-        fprintf(run->cli->err, "yuebing bench ssd: no memory for the log\n");
-        return false;
-    }
-    while (!run->recovered) {
-        yb_loop_turn(run->loop, TURN_NS);
-    }
-    return !run->aside;
+    return yb_bench_tier_open_log(&run->log, &options);
 }
 
 static void
@@ -394,16 +349,7 @@ clean_up(struct run *run, const char *directory)
 {
     char path[4200];
 
-    if (run->tier != NULL) {
-        yb_tier_stop(run->tier);
-        while (!yb_tier_idle(run->tier)) {
-            yb_loop_turn(run->loop, YB_NS_PER_MS);
-        }
-        yb_tier_destroy(&run->tier);
-    }
-    if (run->loop != NULL) {
-        yb_loop_destroy(&run->loop);
-    }
+    yb_bench_tier_fini(&run->log);
     if (run->policy != NULL) {
         yb_policy_destroy(&run->policy);
     }
@@ -468,21 +414,21 @@ run_all(struct run *run)
 
     yb_output_progress_begin(&progress, run->cli->err, run->cli->terminal, yb_clock_system(),
                              "requests", run->trace->request_count);
-    for (uint32_t i = 0; i < run->trace->request_count && !run->aside; i++) {
+    for (uint32_t i = 0; i < run->trace->request_count && run->log.status == YB_OK; i++) {
         request(run, i);
         yb_output_progress_update(&progress, i + 1);
     }
-    while (run->storing > 0 && !run->aside) {
-        yb_loop_turn(run->loop, TURN_NS);
+    while (run->storing > 0 && run->log.status == YB_OK) {
+        yb_loop_turn(run->log.loop, YB_BENCH_TIER_TURN_NS);
     }
     yb_output_progress_end(&progress);
     run->seconds = (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
-    yb_tier_info(run->tier, &run->info);
+    yb_tier_info(run->log.tier, &run->info);
     if (run->wrong > 0) {
         fprintf(run->cli->err, "yuebing bench ssd: %llu blocks came back with other bytes\n",
                 (unsigned long long)run->wrong);
     }
-    return !run->aside && run->wrong == 0;
+    return run->log.status == YB_OK && run->wrong == 0;
 }
 
 int
@@ -502,6 +448,8 @@ yb_bench_ssd_trace(struct yb_cli *cli, const char *path, const char *directory, 
         return YB_CLI_EXIT_REFUSED;
     }
     run.trace = trace;
+    run.log =
+        (struct yb_bench_tier){.name = "ssd", .err = cli->err, .lost = on_lost, .owner = &run};
     if (prepare(&run, directory, io) && run_all(&run)) {
         result = print(&run, strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1);
     }

@@ -27,6 +27,7 @@
 #include <stdio.h>
 
 #include "base/config.h"
+#include "cli/bench_table.h"
 
 #define YB_CLI_EXIT_FAILED  1
 #define YB_CLI_EXIT_REFUSED YB_CONFIG_EXIT_REFUSED
@@ -75,7 +76,7 @@ struct yb_cli_command {
 #define YB_CLI_COMMAND_MAP(X)                                                                  \
     X(advise, "advise", "", 0, YB_CLI_SECTIONS_COMMON, true,                                   \
       "say what a model wants of a network, a mode and a pool")                                \
-    X(bench, "bench", "[net|transfer|classes|directory|store]", 1, YB_CLI_SECTIONS_NODE, true, \
+    X(bench, "bench", YB_BENCH_USAGE, 1, YB_CLI_SECTIONS_NODE, true,                           \
       "measure this build beside what the machine can do")                                     \
     X(check, "check", "engine URL_A URL_B", 3, YB_CLI_SECTIONS_STORE, true,                    \
       "say whether one engine finds what another one put, and why not")                        \

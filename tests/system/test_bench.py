@@ -2,7 +2,7 @@
 """Every bench runs, checks its bytes and says what it found in JSON. No figure is judged here."""
 import tempfile
 
-from yuebing import DEADLINE_S, Serve, case, expect, main, run
+from yuebing import DEADLINE_S, Serve, Skipped, case, expect, main, run
 
 
 def bench(*words):
@@ -74,6 +74,34 @@ def _():
                         (["--batch", "0"], "batch"), (["--streams", "1"], "transfer")):
         done = run("bench", "store", *words)
         expect(done.code == 2 and text in done.err, f"{words}: {done.code} {done.err}")
+
+
+@case("usage names every bench, and a refusal names the same")
+def _():
+    usage = run("help", "bench").out.splitlines()[0]
+    names = usage[usage.index("[") + 1:usage.index("]")].split("|")
+    done = run("bench", "nothing")
+    expect(done.code == 2 and ", ".join(names) in done.err, f"{usage}\n{done.err}")
+    expect({"net", "classes", "ssd", "object", "fetch", "conductor"} <= set(names), usage)
+
+
+@case("bench ssd has rows of a fresh and of a full log, gathers small puts and recovers all")
+def _():
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        done = run("bench", "ssd", "--dir", folder, "--mib", "64", "--records", "2000", "--rounds",
+                   "1", "--json", timeout=6 * DEADLINE_S)
+    if done.code != 0 and "no io_uring" in done.err:
+        raise Skipped("no io_uring here to compare with")
+    expect(done.code == 0, f"{done.code}\n{done.err}")
+    found = done.json()
+    rows = rows_of(found, "ssd", ("op", "size", "gbps", "ceiling_gbps", "ratio"))
+    expect([(row["op"], row["size"]) for row in rows] ==
+           [("write", 1 << 20), ("write", 64 << 10), ("write", 4 << 10), ("read", 64 << 10),
+            ("read", 1 << 20), ("rewrite", 1 << 20), ("recovery", 64)], f"{rows}")
+    expect(all(row["gbps"] > 0 and row["ceiling_gbps"] > 0 for row in rows), f"{rows}")
+    expect(found["puts_for_one_write"] >= 50, f"{found}")
+    expect(1 <= found["write_amplification"] <= 1.2, f"{found}")
+    expect(found["recovered_records"] == 2000 and found["recovery_s"] > 0, f"{found}")
 
 
 @case("bench object reads back what it put, and packed blocks cost fewer requests")
