@@ -25,6 +25,7 @@
 
 /* What registration made of a row; immutable once `metrics_count` covers it (S3). */
 struct metric {
+    const struct yb_stats *stats;
     const struct yb_stats_metric *row;
     const char *module;
     uint32_t first_cell;
@@ -60,9 +61,11 @@ struct yb_stats {
     uint32_t cells_used;
     struct metric metrics[YB_STATS_METRICS_MAX];
     struct yb_stats_shard *shards[YB_STATS_SHARDS_MAX];
+    char peers[YB_STATS_PEERS_MAX + 1][YB_STATS_PEER_BYTES]; /* The last: all others. */
     /* Stored with release after the entries they cover; read with acquire, without the lock. */
     _Atomic uint32_t metrics_count;
     _Atomic uint32_t shards_count;
+    _Atomic uint32_t peers_count;
 };
 
 static const char *const class_words[] = {
@@ -92,6 +95,7 @@ const struct yb_stats_label yb_stats_label_status = {.name = "status",
                                                      .words = status_words,
                                                      .count = sizeof(status_words) /
                                                               sizeof(status_words[0])};
+const struct yb_stats_label yb_stats_label_peer = {.name = "peer", .count = YB_STATS_PEERS_MAX + 1};
 
 _Static_assert(sizeof(status_words) / sizeof(status_words[0]) <= YB_STATS_WORDS_MAX,
                "the table of statuses has outgrown a label");
@@ -212,6 +216,9 @@ text_valid(const char *text)
 static bool
 label_valid(const struct yb_stats_label *label)
 {
+    if (label == &yb_stats_label_peer) {
+        return true;
+    }
     if (!name_valid(label->name) || strcmp(label->name, "le") == 0) {
         return false;
     }
@@ -242,9 +249,10 @@ row_valid(const struct yb_stats_metric *row)
 }
 
 static struct metric
-metric_of_row(const char *module, const struct yb_stats_metric *row)
+metric_of_row(const struct yb_stats *stats, const char *module, const struct yb_stats_metric *row)
 {
     struct metric metric = {
+        .stats = stats,
         .row = row,
         .module = module,
         .cells_each = row->kind == YB_STATS_HISTOGRAM ? HISTOGRAM_CELLS : 1,
@@ -284,7 +292,7 @@ place_rows_locked(struct yb_stats *stats, const struct module *module, uint32_t 
         if (!row_valid(&module->rows[i])) {
             return YB_INVALID;
         }
-        metric = metric_of_row(module->name, &module->rows[i]);
+        metric = metric_of_row(stats, module->name, &module->rows[i]);
         metric.first_cell = (uint32_t)cells;
         cells += (uint64_t)metric.cells_each * metric.count_a * metric.count_b;
         if (cells > YB_STATS_CELLS_MAX || !full_name(&metric, name)) {
@@ -348,6 +356,83 @@ yb_stats_register(struct yb_stats *stats, const char *module, const struct yb_st
     status = register_locked(stats, &wanted, first_out);
     yb_lock_release(&stats->lock);
     return status;
+}
+
+/* ---- peers ---- */
+
+/* Copy a name as it may be exported. */
+static void
+take_name(char *out, const char *name)
+{
+    size_t length = strnlen(name, YB_STATS_PEER_BYTES - 1);
+
+    for (size_t i = 0; i < length; i++) {
+        const char letter[] = {name[i], '\0'};
+
+        out[i] = text_valid(letter) ? name[i] : '_';
+    }
+    out[length] = '\0';
+}
+
+static uint32_t
+find_peer(const struct yb_stats *stats, const char *name, uint32_t count)
+{
+    uint32_t at = 0;
+
+    while (at < count && strcmp(stats->peers[at], name) != 0) {
+        at++;
+    }
+    return at;
+}
+
+uint32_t
+yb_stats_peer(struct yb_stats *stats, const char *name)
+{
+    char wanted[YB_STATS_PEER_BYTES];
+    uint32_t count = atomic_load_explicit(&stats->peers_count, memory_order_acquire);
+    uint32_t at;
+
+    YB_ASSERT_OBJ(stats, STATS_MAGIC);
+    take_name(wanted, name);
+    at = find_peer(stats, wanted, count);
+    if (at < count) {
+        return at;
+    }
+    yb_lock_acquire(&stats->lock);
+    count = atomic_load_explicit(&stats->peers_count, memory_order_relaxed);
+    at = find_peer(stats, wanted, count < YB_STATS_PEERS_MAX ? count : YB_STATS_PEERS_MAX);
+    if (at == count) { /* S5 */
+        (void)snprintf(stats->peers[at], YB_STATS_PEER_BYTES, "%s",
+                       at < YB_STATS_PEERS_MAX ? wanted : "others");
+        atomic_store_explicit(&stats->peers_count, count + 1, memory_order_release);
+    }
+    yb_lock_release(&stats->lock);
+    return at;
+}
+
+/* Return the word of a metric's label; NULL: nobody has asked for that peer. */
+static const char *
+word_of(const struct metric *metric, uint32_t label, uint32_t value)
+{
+    const struct yb_stats *stats = metric->stats;
+
+    if (metric->row->labels[label] != &yb_stats_label_peer) {
+        return metric->row->labels[label]->words[value];
+    }
+    return value < atomic_load_explicit(&stats->peers_count, memory_order_acquire)
+               ? stats->peers[value]
+               : NULL;
+}
+
+static bool
+is_shown(const struct metric *metric, const uint32_t values[2])
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (metric->row->labels[i] != NULL && word_of(metric, i, values[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- shards ---- */
@@ -651,7 +736,7 @@ write_series(FILE *out, const char *name, const char *suffix, const struct metri
         const struct yb_stats_label *label = metric->row->labels[i];
 
         if (label != NULL) {
-            fprintf(out, "%s%s=\"%s\"", separator, label->name, label->words[values[i]]);
+            fprintf(out, "%s%s=\"%s\"", separator, label->name, word_of(metric, i, values[i]));
             separator = ",";
         }
     }
@@ -711,6 +796,9 @@ write_metric(FILE *out, const struct yb_stats *stats, uint32_t index)
     for (uint32_t series = 0; series < metric->count_a * metric->count_b; series++) {
         const uint32_t values[2] = {series / metric->count_b, series % metric->count_b};
 
+        if (!is_shown(metric, values)) {
+            continue;
+        }
         if (metric->row->kind == YB_STATS_HISTOGRAM) {
             struct yb_histogram merged = {0};
 
@@ -794,8 +882,8 @@ set_labels(json_t *object, const struct metric *metric, const uint32_t values[2]
         const struct yb_stats_label *label = metric->row->labels[i];
 
         if (label != NULL) {
-            failed |=
-                json_object_set_new(labels, label->name, json_string(label->words[values[i]]));
+            failed |= json_object_set_new(labels, label->name,
+                                          json_string(word_of(metric, i, values[i])));
         }
     }
     return failed | json_object_set_new(object, "labels", labels);
@@ -847,7 +935,10 @@ yb_stats_json(const struct yb_stats *stats)
         const struct metric *metric = &stats->metrics[i];
 
         for (uint32_t series = 0; series < metric->count_a * metric->count_b; series++) {
-            if (json_array_append_new(array, json_series(stats, i, series)) != 0) {
+            const uint32_t values[2] = {series / metric->count_b, series % metric->count_b};
+
+            if (is_shown(metric, values) &&
+                json_array_append_new(array, json_series(stats, i, series)) != 0) {
                 json_decref(array);
                 return NULL;
             }

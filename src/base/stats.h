@@ -29,7 +29,8 @@
  *
  * A label takes its values from a fixed list of words, so the number of series
  * is known when the table is registered and nothing from outside can add one.
- * Never label with a peer, a key or a tenant: that is what spans are for.
+ * The label of peers is the one whose words come as the process runs, up to a
+ * bound. Never label with a key or a tenant: that is what spans are for.
  *
  * Invariants
  *   S1  A word of a shard is stored to by the shard's owner alone.
@@ -37,6 +38,8 @@
  *       and hands them to the next owner.
  *   S3  A metric's number, its row and the place of its words never change.
  *   S4  Full names are unique in a registry.
+ *   S5  The first YB_STATS_PEERS_MAX peers that are asked for have words of their own, for good;
+ *       all others share one.
  *
  * Threads   Registration, taking and releasing shards: any thread, under one
  *           lock of rank STATS. Writing: the thread that owns the shard (debug
@@ -93,7 +96,8 @@ enum yb_stats_unit {
 #undef X
 };
 
-/* A dimension with a fixed list of values; value i is written as words[i]. */
+/* A dimension with a fixed list of values; value i is written as words[i]. yb_stats_label_peer
+ * alone has no words here. */
 struct yb_stats_label {
     const char *name;
     const char *const *words;
@@ -127,6 +131,17 @@ uint32_t yb_stats_status_index(enum yb_status status);
 
 struct yb_stats;
 struct yb_stats_shard;
+
+#define YB_STATS_PEERS_MAX  32u
+#define YB_STATS_PEER_BYTES 96u
+
+/* Peers: whoever a process deals with, by names of its own choice. Values that nobody has asked for
+ * are not exported. */
+extern const struct yb_stats_label yb_stats_label_peer;
+
+/* Return the value of yb_stats_label_peer for a name (S5); what cannot be exported of it becomes
+ * '_', what is too long is cut off. Any thread. */
+uint32_t yb_stats_peer(struct yb_stats *stats, const char *name);
 
 /* Create an empty registry. On OK, *stats_out is owned by the caller, who passes it to
  * destroy. Fails with NO_MEMORY; *stats_out is then untouched. */

@@ -60,8 +60,8 @@ struct stand {
     uint8_t roles;
     char name[NAME_BYTES];
     char address[YB_ADDRESS_TEXT_BYTES];
-    struct yb_stats *stats;
-    struct yb_otlp *otlp; /* NULL: no collector gets the spans. */
+    struct yb_stats *own_stats; /* Of one without a client, which brings its own. */
+    struct yb_otlp *otlp;       /* NULL: no collector gets the spans. */
     struct yb_client *client;
     struct yb_transfer *transfer;
     struct yb_engine_reporter *reporters[YB_SCHED_CONDUCTORS_MAX]; /* By conductor. */
@@ -309,9 +309,18 @@ start_transfer(struct stand *stand)
         .tls = config->tls_mode == YB_CONFIG_TLS_MODE_ON,
     };
     char message[YB_CONFIG_MESSAGE_MAX] = "";
-    enum yb_status status =
-        yb_transfer_create(&options, &stand->transfer, message, sizeof(message));
+    enum yb_status status = YB_OK;
 
+    if (stand->client == NULL) {
+        status = yb_stats_create(&stand->own_stats);
+    }
+    if (status == YB_OK) {
+        stand->options.stats =
+            stand->client != NULL ? yb_client_registry(stand->client) : stand->own_stats;
+        status = yb_transfer_create_as(&options,
+                                       (struct yb_transfer_self){.stats = stand->options.stats},
+                                       &stand->transfer, message, sizeof(message));
+    }
     return status == YB_OK ? 0 : fail(stand, status, message);
 }
 
@@ -323,7 +332,7 @@ start_service(struct stand *stand)
         .engine = stand->engine,
         .model = stand->options.model,
         .name = stand->name,
-        .stats = stand->stats,
+        .stats = stand->options.stats,
         .spans = {yb_transfer_spans(stand->transfer)},
         .connections_max = CONNECTIONS_MAX,
         .ended = on_ended,
@@ -358,7 +367,7 @@ start_otlp(struct stand *stand)
         .resource = {.kind = "engine", .name = stand->name},
         .rings = {yb_transfer_spans(stand->transfer)},
         .clock = yb_clock_system(),
-        .stats = stand->stats,
+        .stats = stand->options.stats,
     };
     char why[YB_CURL_ERROR_BYTES];
     enum yb_status status;
@@ -395,11 +404,6 @@ start(struct stand *stand)
     stand->options.client = stand->client;
     stand->options.transfer = stand->transfer;
     stand->options.spans = yb_transfer_spans(stand->transfer);
-    status = yb_stats_create(&stand->stats);
-    if (status != YB_OK) {
-        return fail(stand, status, "");
-    }
-    stand->options.stats = stand->stats;
     status = yb_engine_create(&stand->options, &stand->engine, why);
     if (status != YB_OK) {
         return fail(stand, status, why);
@@ -437,11 +441,11 @@ stop(struct stand *stand)
     if (stand->otlp != NULL) {
         yb_otlp_destroy(&stand->otlp); /* It sends the last spans, too. */
     }
-    if (stand->stats != NULL) {
-        yb_stats_destroy(&stand->stats);
-    }
     if (stand->transfer != NULL) {
         yb_transfer_destroy(&stand->transfer);
+    }
+    if (stand->own_stats != NULL) {
+        yb_stats_destroy(&stand->own_stats);
     }
     if (stand->client != NULL) {
         yb_client_close(&stand->client);

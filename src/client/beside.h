@@ -11,6 +11,7 @@
 #include "yuebing/client.h"
 
 struct yb_span_ring;
+struct yb_stats;
 
 /* Ask the directory who is there now, and not only when it is time. Does not wait for the answer;
  * yb_client_nodes() shows it when it has come. */
@@ -22,6 +23,9 @@ YB_CHECKED enum yb_status yb_client_engine_address(struct yb_client *client, cha
 
 /* Return where the client and its engine write their spans, for as long as it is open. */
 struct yb_span_ring *yb_client_spans(const struct yb_client *client);
+
+/* Return where the client and its engine count, for as long as it is open. */
+struct yb_stats *yb_client_registry(const struct yb_client *client);
 
 /* Where one value is, as the directory knows. */
 struct yb_client_where {

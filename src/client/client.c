@@ -302,6 +302,7 @@ start_worker(struct yb_client *client)
                 .self = &client->self,
                 .tls_client = client->credentials.tls_client,
                 .stream = {.congestion = "cubic", .unsent_bytes_max = 256 * 1024},
+                .stats = client->stats,
                 .spans = yb_transfer_spans(client->engine),
                 .random = yb_net_random_system,
             },
@@ -520,6 +521,9 @@ yb_client_close(struct yb_client **client_ref)
     }
     if (client->worker != NULL) {
         yb_worker_destroy(&client->worker);
+    }
+    if (client->stats != NULL) {
+        yb_stats_destroy(&client->stats);
     }
     yb_client_records_fini(client);
     yb_credentials_unload(&client->credentials);

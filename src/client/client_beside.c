@@ -60,6 +60,13 @@ yb_client_spans(const struct yb_client *client)
     return yb_transfer_spans(client->engine);
 }
 
+struct yb_stats *
+yb_client_registry(const struct yb_client *client)
+{
+    YB_ASSERT_OBJ(client, YB_CLIENT_MAGIC);
+    return client->stats;
+}
+
 /* ---- where values are ---------------------------------------------------------------------- */
 
 struct hashing {

@@ -89,6 +89,7 @@ struct yb_client {
     struct yb_credentials credentials;
     struct yb_hello_self self;
     struct yb_client_core_options core_options;
+    struct yb_stats *stats;     /* Of its worker and its engine. */
     struct yb_transfer *engine; /* Under the client's identity. */
     char engine_address[YB_ADDRESS_TEXT_BYTES];
     struct yb_worker *worker;

@@ -54,9 +54,14 @@ yb_client_engine_create(struct yb_client *client, const struct yb_client_options
     };
     char listen[YB_ADDRESS_TEXT_BYTES];
     struct yb_address address;
-    const struct yb_transfer_self self = {.identity = client->self.identity};
-    enum yb_status status = YB_UNREACHABLE;
+    struct yb_transfer_self self = {.identity = client->self.identity};
+    enum yb_status status = yb_stats_create(&client->stats);
 
+    if (status != YB_OK) {
+        return status;
+    }
+    self.stats = client->stats;
+    status = YB_UNREACHABLE;
     if (options->secret_file != NULL &&
         own_address(&client->core_options.directory.items[0], &address)) {
         yb_address_format(&address, listen);

@@ -15,11 +15,14 @@
 /* clang-format off */
 #define CONDUCTOR_STATS(X)                                                                        \
     X(CALLS,      COUNTER, COUNT, "calls", NULL, NULL, "calls that were answered")                \
-    X(REFUSED,    COUNTER, COUNT, "calls_refused", NULL, NULL, "calls that could not be")         \
+    X(REFUSED,    COUNTER, COUNT, "calls_refused", &code_label, NULL,                              \
+      "calls that could not be, by the code of the answer")                                       \
     X(DECISIONS,  COUNTER, COUNT, "decisions", NULL, NULL, "requests that were decided")          \
     X(REJECTED,   COUNTER, COUNT, "rejected", &reason_label, NULL, "of these, not accepted: why")  \
     X(ISSUED,     COUNTER, COUNT, "instructions", NULL, NULL, "moves that decisions asked for")   \
     X(OUTCOMES,   COUNTER, COUNT, "instructions_ended", &outcome_label, NULL, "by how they ended") \
+    X(ARRIVAL,    HISTOGRAM, NANOSECONDS, "decision_to_arrival", &tier_label, NULL,                \
+      "from a decision to the arrival of what it moved, by the tier that it came from")           \
     X(EXPIRED,    COUNTER, COUNT, "instances_expired", NULL, NULL, "that did not report")         \
     X(FORGOTTEN,  COUNTER, COUNT, "requests_forgotten", NULL, NULL, "that nobody ended")          \
     X(HOT,        COUNTER, COUNT, "heat_moves", NULL, NULL, "of these, those that heat asked for") \
@@ -41,6 +44,17 @@
 static const struct yb_stats_label outcome_label = {"outcome", yb_form_outcomes,
                                                     YB_CONDUCTOR_OUTCOMES};
 static const struct yb_stats_label reason_label = {"reason", yb_form_reasons, YB_CONDUCTOR_REASONS};
+static const struct yb_stats_label tier_label = {"tier", yb_form_tiers, YB_SCHED_TIERS};
+static const char *const code_words[] = {
+#define X(code) #code,
+    YB_CONDUCTOR_REFUSALS(X)
+#undef X
+        "other",
+};
+static const struct yb_stats_label code_label = {"code", code_words,
+                                                 sizeof(code_words) / sizeof(code_words[0])};
+_Static_assert(sizeof(code_words) / sizeof(code_words[0]) == YB_CONDUCTOR_REFUSAL_COUNT,
+               "each code has a word");
 
 enum {
 #define X(id, ...) STAT_##id,
@@ -116,6 +130,35 @@ show(struct yb_conductor_service *service, uint32_t stat, uint64_t value)
     yb_stats_set(service->shard, service->stats_first + stat, (int64_t)value);
 }
 
+/* Whether the blocks of an instruction came, for whomever. */
+static bool
+arrived(const struct yb_conductor_moved *moved)
+{
+    return moved->outcome == YB_WIRE_CONDUCTOR_OUTCOME_IN_TIME ||
+           moved->outcome == YB_WIRE_CONDUCTOR_OUTCOME_LATE ||
+           moved->outcome == YB_WIRE_CONDUCTOR_OUTCOME_JOINED;
+}
+
+/* Those that ended since the last time, as far as they are remembered. */
+static void
+measure_arrivals(struct yb_conductor_service *service)
+{
+    yb_lock_acquire(&service->lock);
+    if (service->shown_ever - service->measured > YB_CONDUCTOR_SHOWN) {
+        service->measured = service->shown_ever - YB_CONDUCTOR_SHOWN;
+    }
+    for (; service->measured < service->shown_ever; service->measured++) {
+        const struct yb_conductor_moved *moved =
+            &service->shown[service->measured % YB_CONDUCTOR_SHOWN];
+
+        if (arrived(moved) && moved->finished_ns > moved->decided_ns) {
+            yb_stats_observe_at(service->shard, service->stats_first + STAT_ARRIVAL,
+                                moved->source_tier, 0, moved->finished_ns - moved->decided_ns);
+        }
+    }
+    yb_lock_release(&service->lock);
+}
+
 static void
 measure(struct yb_conductor_service *service, const struct yb_conductor_info *info, uint64_t age_ns)
 {
@@ -125,7 +168,11 @@ measure(struct yb_conductor_service *service, const struct yb_conductor_info *in
         return;
     }
     count_up(service, STAT_CALLS, atomic_exchange(&service->calls, 0), 0);
-    count_up(service, STAT_REFUSED, atomic_exchange(&service->refused, 0), 0);
+    for (uint32_t i = 0; i < YB_CONDUCTOR_REFUSAL_COUNT; i++) {
+        yb_stats_add_at(service->shard, service->stats_first + STAT_REFUSED, i, 0,
+                        atomic_exchange(&service->refused[i], 0));
+    }
+    measure_arrivals(service);
     count_up(service, STAT_DECISIONS, info->decisions, before->decisions);
     for (uint32_t i = 1; i < YB_CONDUCTOR_REASONS; i++) {
         yb_stats_add_at(service->shard, service->stats_first + STAT_REJECTED, i, 0,

@@ -758,6 +758,25 @@ answer_call(struct yb_conductor_service *service, const struct call *call,
     }
 }
 
+/* A request that is not accepted was answered, too. */
+static void
+count_refusal(struct yb_conductor_service *service, unsigned code)
+{
+    unsigned refusal = YB_CONDUCTOR_REFUSAL_OTHER;
+
+    if (code < 400 || code == 429) {
+        return;
+    }
+    switch (code) {
+#define X(number) \
+    case number: refusal = YB_CONDUCTOR_REFUSAL_##number; break;
+        YB_CONDUCTOR_REFUSALS(X)
+#undef X
+    default: break;
+    }
+    atomic_fetch_add(&service->refused[refusal], 1);
+}
+
 bool
 yb_conductor_service_answer(void *context, const struct yb_http_asked *asked,
                             struct yb_http_told *told_out)
@@ -769,7 +788,7 @@ yb_conductor_service_answer(void *context, const struct yb_http_asked *asked,
         if (strcmp(calls[i].path, asked->path) == 0) {
             answer_call(service, &calls[i], asked, told_out);
             atomic_fetch_add(&service->calls, 1);
-            atomic_fetch_add(&service->refused, told_out->code >= 400 && told_out->code != 429);
+            count_refusal(service, told_out->code);
             return true;
         }
     }

@@ -18,6 +18,25 @@
 #define YB_CONDUCTOR_SERVICE_MAGIC 0x63737663u
 #define YB_CONDUCTOR_SHOWN         1024u /* Instructions that ended, the last ones. */
 
+/* Codes of answers to calls that could not be. */
+#define YB_CONDUCTOR_REFUSALS(X) \
+    X(400)                       \
+    X(403)                       \
+    X(404)                       \
+    X(405)                       \
+    X(409)                       \
+    X(413)                       \
+    X(503)                       \
+    X(507)
+
+enum {
+#define X(code) YB_CONDUCTOR_REFUSAL_##code,
+    YB_CONDUCTOR_REFUSALS(X)
+#undef X
+        YB_CONDUCTOR_REFUSAL_OTHER,
+    YB_CONDUCTOR_REFUSAL_COUNT
+};
+
 struct yb_conductor_service {
     uint32_t magic;
     struct yb_conductor_service_options options;
@@ -31,7 +50,7 @@ struct yb_conductor_service {
     struct yb_conductor_info before;
     _Atomic(bool) began; /* Set once, after `conductor`; read before its first use. */
     _Atomic(uint64_t) calls;
-    _Atomic(uint64_t) refused;
+    _Atomic(uint64_t) refused[YB_CONDUCTOR_REFUSAL_COUNT];
 
     struct yb_lock lock; /* CONDUCTOR; all below. */
     struct yb_conductor *conductor;
@@ -43,6 +62,7 @@ struct yb_conductor_service {
     uint64_t events;   /* Changes that it told. */
     struct yb_conductor_moved shown[YB_CONDUCTOR_SHOWN];
     uint64_t shown_ever;
+    uint64_t measured; /* Of these. */
 };
 
 /* The conductor with the lock held; NULL: it has not begun, and nothing is held. */

@@ -80,6 +80,7 @@ take_slot(struct yb_conn *conn, struct yb_call *call)
     slot->call = call;
     slot->request_id = (++conn->next_request << SLOT_BITS) | call->slot;
     conn->calls_live++;
+    yb_conn_note_work(conn);
     return true;
 }
 
@@ -93,6 +94,7 @@ give_slot(struct yb_conn *conn, struct yb_call *call)
     slot->next_free = conn->slot_free;
     conn->slot_free = call->slot;
     conn->calls_live--;
+    yb_conn_note_work(conn);
 }
 
 /* ---- the end of a call ----------------------------------------------------------------- */

@@ -114,6 +114,7 @@ count_end(struct yb_conn *conn)
 {
     struct yb_net *net = conn->net;
 
+    yb_conn_note_work(conn);
     if (conn->opened) {
         yb_net_gauge(net, YB_NET_STAT_OPEN, -1);
         yb_net_count_status(net, YB_NET_STAT_CLOSED, conn->end_status);
@@ -173,6 +174,23 @@ uint32_t
 yb_conn_outstanding(const struct yb_conn *conn)
 {
     return conn->calls_live + conn->requests_in;
+}
+
+void
+yb_conn_note_work(struct yb_conn *conn)
+{
+    const bool works = conn->lane == YB_WIRE_LANE_BULK && conn->opened &&
+                       conn->state != YB_CONN_CLOSING && yb_conn_outstanding(conn) > 0;
+    struct yb_links *links = &conn->net->links;
+
+    if (works && !conn->working) {
+        yb_links_begin(links, conn->link, YB_LINKS_TCP, yb_conn_now(conn));
+    } else if (works) {
+        yb_links_look(links, conn->link, YB_LINKS_TCP, yb_conn_now(conn));
+    } else if (conn->working) {
+        yb_links_end(links, conn->link, YB_LINKS_TCP, yb_conn_now(conn));
+    }
+    conn->working = works;
 }
 
 static void
@@ -377,6 +395,8 @@ become_open(struct yb_conn *conn)
     };
     conn->state = YB_CONN_OPEN;
     conn->opened = true;
+    conn->link = yb_links_peer(&conn->net->links, &conn->address,
+                               conn->initiator ? NULL : yb_wire_role_name(conn->peer.role));
     if (conn->lane == YB_WIRE_LANE_BULK && conn->lane_class != YB_CLASS_FIRST_TOKEN) {
         yb_stream_set_patient(conn->stream);
     }
@@ -679,6 +699,15 @@ on_connected(void *owner, enum yb_status status)
 }
 
 static void
+count_received(struct yb_conn *conn, size_t length)
+{
+    yb_net_count(conn->net, YB_NET_STAT_BYTES_IN, length);
+    if (conn->opened) {
+        yb_links_received(&conn->net->links, conn->link, YB_LINKS_TCP, length);
+    }
+}
+
+static void
 on_bytes(void *owner, enum yb_status status, const uint8_t *bytes, size_t length)
 {
     struct yb_conn *conn = owner;
@@ -691,7 +720,7 @@ on_bytes(void *owner, enum yb_status status, const uint8_t *bytes, size_t length
                      "the peer closed the connection");
         return;
     }
-    yb_net_count(conn->net, YB_NET_STAT_BYTES_IN, length);
+    count_received(conn, length);
     conn->heard_ns = yb_conn_now(conn);
     conn->in.read_full = length == conn->in.asked_bytes;
     if (conn->state != YB_CONN_LINGER) {
@@ -720,7 +749,7 @@ on_filled(void *owner, enum yb_status status, size_t length)
         yb_conn_fail(conn, status, "the peer closed the connection");
         return;
     }
-    yb_net_count(conn->net, YB_NET_STAT_BYTES_IN, length);
+    count_received(conn, length);
     conn->heard_ns = yb_conn_now(conn);
     yb_conn_in_filled(conn, length);
     yb_conn_in_read(conn);

@@ -15,6 +15,7 @@
 #include "net/conn.h"
 #include "net/foreign.h"
 #include "net/frame.h"
+#include "net/links.h"
 #include "net/net.h"
 #include "net/request.h"
 #include "net/tls.h"
@@ -121,6 +122,8 @@ struct yb_conn {
     bool tls_begun; /* Bytes of TLS came in. */
     bool admitted;  /* on_admit was asked and has welcomed the peer. */
     bool held;      /* on_admit was asked and has not. */
+    bool working;   /* Data is under way, as its link counts. */
+    uint32_t link;  /* The peer's number; once it is opened. */
     uint32_t stripe;
     uint64_t number; /* How many there were before it. */
     struct yb_net *net;
@@ -185,6 +188,7 @@ struct yb_net {
     uint64_t generation;   /* Of the last connection that was made from here. */
     uint64_t operation;    /* Of the last mutation that was numbered here. */
     struct yb_foreign foreign;
+    struct yb_links links;
     struct yb_chunk *chunks;
     uint32_t chunk_count;
     struct yb_request *requests; /* Free records. */
@@ -221,6 +225,8 @@ void yb_conn_unref(struct yb_conn *conn);
 /* Close a draining connection once nothing is outstanding; runs as a task. */
 void yb_conn_check_drained(struct yb_conn *conn);
 uint64_t yb_conn_now(const struct yb_conn *conn);
+/* What is outstanding has changed: count for how long data is under way. */
+void yb_conn_note_work(struct yb_conn *conn);
 
 /* ---- conn_in.c ---- */
 

@@ -605,6 +605,9 @@ yb_conn_out_written(struct yb_conn *conn, enum yb_status status, size_t length)
 
     yb_loop_disarm(conn->net->options.loop, &conn->write_timer);
     yb_net_count(conn->net, YB_NET_STAT_BYTES_OUT, length);
+    if (conn->opened) {
+        yb_links_sent(&conn->net->links, conn->link, YB_LINKS_TCP, length);
+    }
     if (conn->state == YB_CONN_CLOSING) {
         return;
     }

@@ -81,7 +81,8 @@ take_shard(struct yb_net *net, struct yb_stats *stats)
     if (status != YB_OK) {
         return status == YB_NO_MEMORY ? YB_NO_MEMORY : YB_TOO_LARGE;
     }
-    return yb_stats_shard_take(stats, &net->shard);
+    status = yb_stats_shard_take(stats, &net->shard);
+    return status == YB_OK ? yb_links_init(&net->links, stats, net->shard) : status;
 }
 
 enum yb_status
@@ -103,13 +104,17 @@ yb_net_create(const struct yb_net_options *options, struct yb_net **net_out)
     if (options->stats != NULL) {
         status = take_shard(net, options->stats);
         if (status != YB_OK) {
-            goto err_free;
+            goto err_shard;
         }
     }
     net->magic = YB_NET_MAGIC;
     *net_out = net;
     return YB_OK;
 
+err_shard:
+    if (net->shard != NULL) {
+        yb_stats_shard_release(&net->shard);
+    }
 err_free:
     free(net);
     return status;
@@ -209,6 +214,12 @@ struct yb_loop *
 yb_net_loop(struct yb_net *net)
 {
     return net->options.loop;
+}
+
+struct yb_links *
+yb_net_links(struct yb_net *net)
+{
+    return &net->links;
 }
 
 const struct yb_stream_options *

@@ -26,6 +26,7 @@
 #include "net/tls.h"
 #include "yuebing/status.h"
 
+struct yb_links;
 struct yb_net;
 
 struct yb_net_limits {
@@ -142,6 +143,8 @@ uint32_t yb_net_request_count(const struct yb_net *net);
 uint32_t yb_net_conn_count(const struct yb_net *net);
 
 struct yb_loop *yb_net_loop(struct yb_net *net);
+/* What is counted of its peers: others add what goes beside its connections. */
+struct yb_links *yb_net_links(struct yb_net *net);
 const struct yb_hello_self *yb_net_self(const struct yb_net *net);
 const struct yb_stream_options *yb_net_stream_options(const struct yb_net *net);
 

@@ -231,6 +231,7 @@ charge(struct yb_conn *conn, const struct yb_wire_frame_header *header)
     }
     conn->requests_in++;
     conn->bytes_in += cost;
+    yb_conn_note_work(conn);
     return true;
 }
 
@@ -240,6 +241,7 @@ yb_request_credit(struct yb_conn *conn, uint32_t requests, uint64_t bytes)
     YB_ASSERT(requests <= conn->requests_in && bytes <= conn->bytes_in);
     conn->requests_in -= requests;
     conn->bytes_in -= bytes;
+    yb_conn_note_work(conn);
 }
 
 /* Judge a request by its header. OK: *method_out may run. */

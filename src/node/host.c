@@ -209,6 +209,7 @@ create_engine(struct yb_node_host *host, const struct yb_node_host_options *opti
     const struct yb_transfer_self self = {
         .identity = host->identity,
         .spans = options->worker.net.spans,
+        .stats = options->worker.net.stats,
     };
     enum yb_status status;
 

@@ -135,6 +135,8 @@ yb_across_take(struct yb_slice *slice)
     }
     slice->neighbour = neighbour; /* X2 */
     remote->across++;
+    yb_links_begin(yb_net_links(remote->worker->net), remote->link, YB_LINKS_DEVICE,
+                   yb_loop_now(remote->worker->loop));
     return YB_OK;
 }
 
@@ -149,6 +151,7 @@ over(struct yb_slice *slice)
     yb_memory_let_go(slice->neighbour);
     slice->neighbour = NULL;
     remote->across--;
+    yb_remote_count_moved(remote, slice, YB_LINKS_DEVICE, YB_OK);
     yb_remote_dispatch_soon(remote);
     if (slice->state == YB_SLICE_QUARANTINED) {
         yb_stage_release(slice);

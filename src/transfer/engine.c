@@ -135,8 +135,12 @@ make_parts(struct yb_transfer *engine)
         .slices = YB_COPIES_SLICES,
         .slice_bytes = YB_COPIES_SLICE_BYTES,
     };
-    enum yb_status status = yb_stats_create(&engine->stats);
+    enum yb_status status = YB_OK;
 
+    engine->stats = engine->ground.stats;
+    if (engine->stats == NULL) {
+        status = yb_stats_create(&engine->stats);
+    }
     engine->spans = engine->ground.spans;
     if (status == YB_OK && engine->spans == NULL) {
         status = yb_span_ring_create(SPAN_RECORDS, &engine->spans);
@@ -474,7 +478,7 @@ free_parts(struct yb_transfer *engine)
     if (engine->spans != NULL && engine->spans != engine->ground.spans) {
         yb_span_ring_destroy(&engine->spans);
     }
-    if (engine->stats != NULL) {
+    if (engine->stats != NULL && engine->stats != engine->ground.stats) {
         yb_stats_destroy(&engine->stats);
     }
     yb_credentials_unload(&engine->credentials);

@@ -55,6 +55,7 @@ struct yb_transfer_ground {
     void *random_context;
     struct yb_id identity;      /* Whose engine it is; none: a process of its own. */
     struct yb_span_ring *spans; /* The process's; NULL: the engine makes its own. */
+    struct yb_stats *stats;     /* The same. */
     struct yb_io *const *ios;   /* One for each worker, driven by the caller; NULL: threads. */
     void (*wait)(void *driver); /* With ios: let something happen, in place of sleeping. */
     void *driver;

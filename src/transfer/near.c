@@ -16,6 +16,7 @@ yb_transfer_create_as(const struct yb_transfer_options *options, struct yb_trans
         .random = yb_net_random_system,
         .identity = self.identity,
         .spans = self.spans,
+        .stats = self.stats,
     };
 
     return yb_transfer_create_on(&machine, options, engine_out, message_out, message_bytes);

@@ -25,11 +25,13 @@
 struct yb_shared;
 struct yb_span_ring;
 struct yb_shm_session;
+struct yb_stats;
 
 /* Whose engine it is. */
 struct yb_transfer_self {
     struct yb_id identity;      /* As the process is called elsewhere. */
     struct yb_span_ring *spans; /* The process's, borrowed; NULL: the engine has its own. */
+    struct yb_stats *stats;     /* The same. */
 };
 
 /* yb_transfer_create(), of that process. */

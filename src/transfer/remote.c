@@ -333,6 +333,30 @@ feed_starved(struct yb_remote *remote)
 
 /* ---- dispatch ------------------------------------------------------------------------------ */
 
+/* Bytes over TCP are counted where they are sent and come. */
+static bool
+goes_beside_net(const struct yb_path *path)
+{
+    return path->ops->bit == YB_TRANSFER_PATH_SHM;
+}
+
+void
+yb_remote_count_moved(struct yb_remote *remote, const struct yb_slice *slice,
+                      enum yb_links_path path, enum yb_status status)
+{
+    struct yb_links *links = yb_net_links(remote->worker->net);
+
+    yb_links_end(links, remote->link, path, now_of(remote));
+    if (status != YB_OK) {
+        return;
+    }
+    if (slice->op == YB_TRANSFER_READ) {
+        yb_links_received(links, remote->link, path, yb_slice_moved(slice));
+    } else {
+        yb_links_sent(links, remote->link, path, yb_slice_moved(slice));
+    }
+}
+
 /* Hand a slice to the first path that takes it. Returns what the best of them said. */
 static enum yb_status
 submit(struct yb_remote *remote, struct yb_slice *slice)
@@ -350,6 +374,10 @@ submit(struct yb_remote *remote, struct yb_slice *slice)
         }
         slice->path = path;
         status = path->ops->submit(path, slice);
+        if (status == YB_OK && goes_beside_net(path)) {
+            yb_links_begin(yb_net_links(remote->worker->net), remote->link, YB_LINKS_SHM,
+                           now_of(remote));
+        }
         if (status == YB_OK || status == YB_AGAIN) {
             return status;
         }
@@ -591,6 +619,9 @@ yb_slice_done(struct yb_slice *slice, struct yb_slice_end end)
     uint32_t bit = slice->path->ops->bit;
 
     YB_ASSERT(slice->state == YB_SLICE_FLYING);
+    if (goes_beside_net(slice->path)) {
+        yb_remote_count_moved(slice->remote, slice, YB_LINKS_SHM, end.status);
+    }
     if (end.status == YB_OK && slice->op == YB_TRANSFER_READ && any_refused(slice)) {
         if (yb_remote_drop_failed(slice, bit)) {
             again(slice); /* The others are read again. */
@@ -865,6 +896,7 @@ yb_remote_create(struct yb_transfer_worker *worker, yb_transfer_peer handle,
     remote->handle = handle;
     remote->addresses = *addresses;
     remote->expected = expected;
+    remote->link = yb_links_peer(yb_net_links(worker->net), &addresses->items[0], NULL);
     remote->dispatch_task.run = run_dispatch;
     status = yb_fair_init(&remote->queue, &fair);
     YB_ASSERT(status == YB_OK);

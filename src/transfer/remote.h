@@ -27,6 +27,7 @@
 
 #include "base/fair.h"
 #include "net/address.h"
+#include "net/links.h"
 #include "net/peer.h"
 #include "transfer/batch.h"
 #include "transfer/path.h"
@@ -59,6 +60,7 @@ struct yb_remote {
     yb_transfer_peer handle;
     struct yb_address_list addresses;
     struct yb_id expected; /* Who must answer there; none: anybody. */
+    uint32_t link;         /* Its number among the net's links. */
     bool closing;
     struct yb_peer *control; /* For questions: probe, drain, notify, shm offers. */
     struct yb_fair queue;
@@ -89,6 +91,10 @@ YB_CHECKED enum yb_status yb_remote_create(struct yb_transfer_worker *worker,
                                            struct yb_id expected, struct yb_remote **remote_out);
 /* Cancel everything and go; frees itself when the last path is closed and the last batch ended. */
 void yb_remote_close(struct yb_remote *remote);
+
+/* What went beside the net's connections has ended, after yb_links_begin(). */
+void yb_remote_count_moved(struct yb_remote *remote, const struct yb_slice *slice,
+                           enum yb_links_path path, enum yb_status status);
 
 void yb_remote_start_batch(struct yb_remote *remote, struct yb_batch *batch);
 /* End a batch early; it ends when what flies has come back. Harmless when repeated. */

@@ -46,6 +46,8 @@ def click_through(page, first):
     page.click("#processes-box summary")
     for word in ("conductor", "directory, node", "engine", "first"):
         page.wait(f"{text('#processes')}.includes('{word}')")
+    page.click("#links-box summary")
+    page.wait(f"{text('#links')}.includes('admin@127.0.0.1') && {text('#links')}.includes('tcp')")
     # An engine computes a prompt, and gives it again.
     page.wait("state.counters.sum('engine_kv_blocks') > 0")
     ask(first, prompt(1, 640))

@@ -80,6 +80,13 @@ def holds(server, first, last):
     return {place["name"] for place in places if place["dram"] == last - first + 1}
 
 
+def arrivals(server):
+    """How many arrivals were measured, by the tier that they came from."""
+    series = call(server, "GET", "/v1/stats")[1]["stats"]
+    return {one["labels"]["tier"]: one["count"] for one in series
+            if one["name"] == "yuebing_conductor_decision_to_arrival_seconds" and one["count"] > 0}
+
+
 def moved(server, first, last, to, **more):
     """A move by hand, until it has ended: its record."""
     told = post(server, "/v1/move", hashes=keys(first, last), to=to,
@@ -99,6 +106,7 @@ def _():
         with Client(store.address) as writer:
             writer.put(f"{NAME}:100-119", bytes=50000).all("OK")
             until(lambda: store.metric("yuebing_node_stored_total") >= 20, "they are below")
+            expect(store.metric("yuebing_link_received_bytes_total") >= 20 * 50000, "by its peer")
         store.kill()  # So that they are nowhere else.
         with disk() as store, conductor(store.address) as server:
             name = store.ready["nodes"][0]["name"]
@@ -121,6 +129,7 @@ def _():
                        [one["id"] for one in told_now["instructions"]] == ids, f"{told_now}")
             known(server, 100, 119, "dram", 20)
             expect(store.metric("yuebing_node_instructed_total", outcome="moved") == 20, "counted")
+            until(lambda: arrivals(server) == {"ssd": 1}, "its arrival is measured")
             with Client(store.address) as reader:
                 reader.get(f"{NAME}:100-119", bytes=50000).all("OK")
             # The engine's own word comes later, and is not a second record.

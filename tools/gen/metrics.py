@@ -22,13 +22,14 @@ HEAD = """# Metrics
 What `/metrics` of [the admin port](admin.md) and of [an engine](engine.md) has, by the part of the
 program that counts it. [operations.md](operations.md) says which of them to watch. Times are in
 seconds, sizes in bytes; a histogram has `_bucket`, `_sum` and `_count`. A label has only the values
-named here: no metric grows with keys, peers or tenants.
+named here: no metric grows with keys or tenants, and of peers only the first have names.
 """
 PARTS = {
     "engine": "An engine stand-in", "conductor": "A conductor", "directory": "A directory",
-    "node": "A node", "object": "A node's object store", "net": "Connections and calls",
+    "node": "A node", "object": "A node's object store", "net": "Connections and calls", "link": "Peers",
     "transfer": "Transfers"}
 SHOWN_MAX = 10  # Values of a label.
+PEERS = "`peer`: an address, or role and host of one that has connected itself; the first 32, then others"
 
 
 @contextlib.contextmanager
@@ -83,6 +84,9 @@ def label_text(labels):
     shown = []
     for label, values in labels.items():
         if label == "le":
+            continue
+        if label == "peer":
+            shown.append(PEERS)
             continue
         some = ", ".join(values[:SHOWN_MAX]) + (", ..." if len(values) > SHOWN_MAX else "")
         shown.append(f"`{label}`: {some}")

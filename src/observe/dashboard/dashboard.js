@@ -98,8 +98,7 @@ function derive(sample, counters, before) {
   const buckets = counters.grown(before, row => row.name.includes('ttft') && row.name.endsWith('_bucket'), row => row.labels.le);
   const times = quantiles(buckets, [.5, .95, .99]);
   if (times) point.ttft = {P50: times[0] * 1e3, P95: times[1] * 1e3, P99: times[2] * 1e3};
-  const paths = counters.grown(before, row => row.name.startsWith('transfer_') && row.name.endsWith('_bytes_total') && row.labels.path,
-    row => `over ${row.labels.path}`);
+  const paths = counters.grown(before, named('link_received_bytes_total'), row => `over ${row.labels.path}`);
   const loaded = [...byTier('engine_loaded_bytes_total')].map(([tier, n]) => [toEngines(SOURCES[tier] ?? tier), n]);
   const flows = [...FLOWS.map(([name, metric]) => [name, counters.grown(before, named(metric))]), ...loaded, ...paths];
   point.flow = Object.fromEntries(flows.filter(([, n]) => n > 0).map(([name, n]) => [name, n / seconds / 1e6]));
@@ -156,6 +155,26 @@ function bytes(n) {
     n /= 1000;
   }
 }
+// What goes between each process and each of its peers, by path: bytes per second, and the part of the time in which something did.
+const LINKS = {link_received_bytes_total: 'received', link_sent_bytes_total: 'sent', link_busy_seconds_total: 'busy'};
+const LINKS_MAX = 24;
+function links(counters, before) {
+  const seconds = before ? (counters.at - before.at) / 1e3 : 0, found = new Map();
+  if (!(seconds > 0)) return null;
+  for (const [where, rows] of counters.of) {
+    const old = before.of.get(where);
+    if (!rows || !old) continue;
+    for (const [key, row] of rows) {
+      const field = LINKS[row.name], was = old.get(key)?.value ?? 0;
+      if (!field) continue;
+      const id = `${where} ${row.labels.peer} ${row.labels.path}`;
+      if (!found.has(id)) found.set(id, {where, peer: row.labels.peer, path: row.labels.path, received: 0, sent: 0, busy: 0});
+      found.get(id)[field] = (row.value >= was ? row.value - was : row.value) / seconds;
+    }
+  }
+  return [...found.values()].sort((a, b) => b.received + b.sent - a.received - a.sent).slice(0, LINKS_MAX);
+}
+
 const percent = n => `${n < 10 ? n.toFixed(1) : Math.round(n)} %`;
 const millis = n => n < 10 ? `${n.toFixed(1)} ms` : n < 1e4 ? `${Math.round(n)} ms` : `${(n / 1e3).toFixed(1)} s`;
 const clock = at => new Date(at).toLocaleTimeString('en-GB');
@@ -177,7 +196,7 @@ function make(tag, text, attributes = {}, ...children) {
 }
 
 const state = {
-  points: [], last: null, counters: null, events: [], instructions: [], minutes: 5, level: 'warn', paused: false,
+  points: [], last: null, counters: null, links: [], events: [], instructions: [], minutes: 5, level: 'warn', paused: false,
   number: 0, nodeStates: new Map()};
 const charts = new Map();
 // A name keeps its colour, whatever else is drawn beside it; both schemes can read them.
@@ -323,6 +342,9 @@ function cluster() {
     ['ssd', 'object'].filter(tier => of('node_tier_works', tier)).map(tier => [tier, count(of('node_tier_blocks', tier)),
       bytes(of('node_tier_live_bytes', tier)), bytes(of('node_tier_used_bytes', tier)), bytes(of('node_tier_read_bytes', tier)),
       bytes(of('node_tier_written_bytes', tier)), count(of('node_tier_reclaims', tier))]));
+  $('links-count').textContent = `(${state.links.length})`;
+  table('links', ['Process', 'Peer', 'Path', 'Comes', 'Goes', 'Busy'], state.links.map(link =>
+    [link.where, link.peer, link.path, `${bytes(link.received)}/s`, `${bytes(link.sent)}/s`, percent(100 * link.busy)]));
   $('processes-count').textContent = `(${last.processes.filter(p => p.up).length} of ${last.processes.length} answer)`;
   table('processes', ['Process', 'Does', 'Answers'], last.processes.map(p =>
     [p.name ? `${p.name} (${p.where})` : p.where, p.up ? roles(p.series) : '', p.up ? 'yes' : p.why || 'no']));
@@ -404,6 +426,7 @@ function take(sample) {
   const counters = new Counters(sample);
   state.points.push(derive(sample, counters, state.counters));
   state.points = state.points.slice(-KEPT_MAX);
+  state.links = links(counters, state.counters) ?? state.links;
   addEvents([...sample.events, ...failures(sample, counters, state.counters), ...nodeEvents(sample)]);
   state.instructions = [...state.instructions, ...sample.instructions.map(instruction)].slice(-INSTRUCTIONS_MAX);
   Object.assign(state, {last: sample, counters, number: sample.number});
