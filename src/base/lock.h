@@ -20,6 +20,7 @@
 /* clang-format off */
 /*    name   rank     protects */
 #define YB_LOCK_MAP(X)                                                           \
+    X(ROUTER,   5) /* cli/demo_router.c: answers that wait, what runs where */ \
     X(COMPAT_STORE, 10) /* compat/store_internal.h: who is inside, segments, ranges, sessions */ \
     X(COMPAT_ENGINE, 12) /* compat/engine_internal.h: ranges, peers by name, batches by number */ \
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \

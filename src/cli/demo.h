@@ -5,6 +5,7 @@
  *     demo.c          which one
  *     demo_live.c     a workload on a cluster: what the pool saves
  *     demo_million.c  one request of a million tokens, through a window; demo_reader.h: its reader
+ *     demo_rollout.c  a rollout, by groups and by the rule of Seer; demo_router.h: its router
  *     demo_store.c    two programs that share blocks, and a node that dies
  *     demo_cluster.h  the processes of a cluster
  *     demo_chaos.h    what befalls it; demo_links.h: links that are cut
@@ -18,11 +19,12 @@
 
 /* What was asked for on the command line. */
 struct yb_demo_wish {
-    const char *trace; /* A file in the published format; NULL: a generated conversation. */
-    uint64_t seconds;  /* That a main column takes. */
-    const char *only;  /* One column; NULL: all. */
-    bool chaos;        /* The pool, and the pool in chaos. */
-    bool leave;        /* Also on a terminal. */
+    const char *trace;      /* A file in the published format; NULL: a generated conversation. */
+    const char *keep_trace; /* Where the requests that are sent are written; NULL: nowhere. */
+    uint64_t seconds;       /* That a main column takes. */
+    const char *only;       /* One column; NULL: all. */
+    bool chaos;             /* The pool, and the pool in chaos. */
+    bool leave;             /* Also on a terminal. */
 };
 
 int yb_cli_demo_live(struct yb_cli *cli, const struct yb_demo_wish *wish);
@@ -30,6 +32,9 @@ int yb_cli_demo_store(struct yb_cli *cli);
 
 /* One request of so many tokens. */
 int yb_cli_demo_million(struct yb_cli *cli, uint64_t tokens);
+
+/* So many answers, by groups and by the rule; `only`: one of these, NULL: both. */
+int yb_cli_demo_rollout(struct yb_cli *cli, uint64_t answers, const char *only);
 
 /* ---- demo_table.c ---------------------------------------------------------------------------- */
 

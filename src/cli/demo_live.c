@@ -28,9 +28,6 @@
 #include "cli/output.h"
 #include "sim/trace_gen.h"
 
-#define MODEL           "llama-3-70b"
-#define GPU             "a800"
-#define GPUS            8u
 #define BLOCK_TOKENS    512u
 #define BLOCK_BYTES     65536u
 #define TIME_SCALE      0.05
@@ -124,13 +121,8 @@ fail(const struct live *live, const char *what, const char *why)
 static bool
 read_cost(struct live *live)
 {
-    struct yb_sched_catalog *catalog = NULL;
-    enum yb_status status = yb_sched_catalog_create(&catalog);
+    enum yb_status status = yb_demo_cost(&live->cost);
 
-    if (status == YB_OK) {
-        status = yb_sched_catalog_cost(catalog, MODEL, GPU, GPUS, &live->cost);
-        yb_sched_catalog_destroy(&catalog);
-    }
     return status == YB_OK || fail(live, "the cost model", yb_status_text(status));
 }
 
@@ -150,16 +142,18 @@ static bool
 choose(struct live *live)
 {
     const struct yb_sched_cost here = scaled(&live->cost);
+    const struct yb_demo_limits limits = {.prompt_max = TOKENS_MAX, .answer_max = ANSWER_MAX};
     double seconds = (double)live->wish->seconds;
+    const char *kept = live->wish->keep_trace;
 
-    live->share =
-        yb_demo_choose(live->trace, &here, SPEED, LOAD * (YB_DEMO_ENGINES / 2), TOKENS_MAX);
+    live->share = yb_demo_choose(live->trace, &here, SPEED, LOAD * (YB_DEMO_ENGINES / 2), &limits);
     if (live->share == 0) {
         return fail(live, "the trace", "it has no two requests that fit an engine's memory");
     }
     live->whole_count = yb_demo_count_within(live->trace, SPEED, seconds);
     live->brief_count = yb_demo_count_within(live->trace, SPEED, seconds / SHORT);
-    return true;
+    return kept == NULL || yb_demo_keep_trace(live->trace, live->whole_count, kept) == YB_OK ||
+           fail(live, kept, "it cannot be written");
 }
 
 static bool
@@ -200,7 +194,7 @@ shape_of(const struct act *act)
         .engines = YB_DEMO_ENGINES,
         .disks = true,
         .load_rate = act->load_rate,
-        .model = MODEL,
+        .model = YB_DEMO_MODEL,
         .time_scale = TIME_SCALE,
         .block_tokens = BLOCK_TOKENS,
         .block_bytes = BLOCK_BYTES,
@@ -283,7 +277,6 @@ play(struct live *live, uint32_t index)
         .work = {.trace = live->trace,
                  .count = act->brief ? live->brief_count : live->whole_count,
                  .speed = SPEED,
-                 .answer_max = ANSWER_MAX,
                  .unique = act->unique},
         .column = &live->report.columns[index],
     };

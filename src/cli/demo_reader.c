@@ -286,7 +286,6 @@ put(struct yb_client *client, struct batch *batch, struct yb_demo_written *writt
         yb_demo_pause(AGAIN_NS);
     }
     batch->count = 0;
-    yb_demo_pause(PACE_NS);
 }
 
 /* Put what is not there. Returns how many that were. */
@@ -312,11 +311,13 @@ put_missing(struct yb_client *client, const struct yb_demo_reading *what, struct
                 add(batch, what->keys[at + i], what->block_bytes);
                 if (batch->count == BATCH) {
                     put(client, batch, written);
+                    yb_demo_pause(PACE_NS);
                 }
             }
         }
     }
     put(client, batch, written);
+    yb_demo_pause(PACE_NS);
     return missing;
 }
 

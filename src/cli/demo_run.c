@@ -298,9 +298,7 @@ ride_one(struct run *run, struct yb_curl *curl, uint32_t index)
         .curl = curl,
         .request = request,
         .index = index,
-        .answer_tokens = request->output_tokens < 2                       ? 2
-                         : request->output_tokens < run->work->answer_max ? request->output_tokens
-                                                                          : run->work->answer_max,
+        .answer_tokens = request->output_tokens,
         .served = &run->served[index],
     };
     uint64_t now;

@@ -24,14 +24,14 @@
 #include "sim/trace.h"
 #include "yuebing/sched.h"
 
+#define YB_DEMO_MODEL "llama-3-70b"
 #define YB_DEMO_TIERS 4u /* device, dram, ssd, object: as enum yb_sched_tier. */
 
 struct yb_demo_work {
     const struct yb_trace *trace;
-    uint32_t count;      /* So many of its requests, from the first. */
-    double speed;        /* How much faster they come than in the trace. */
-    uint32_t answer_max; /* Longer answers are cut. */
-    bool unique;         /* No two prompts share anything. */
+    uint32_t count; /* So many of its requests, from the first. */
+    double speed;   /* How much faster they come than in the trace. */
+    bool unique;    /* No two prompts share anything. */
 };
 
 /* How the moves of a kind ended. */
@@ -93,13 +93,25 @@ bool yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sh
 
 void yb_demo_column_fini(struct yb_demo_column *column);
 
+/* What computing costs an engine of the demo, in the model's own time. Fails with NO_MEMORY. */
+YB_CHECKED enum yb_status yb_demo_cost(struct yb_sched_cost *cost_out);
+
+/* Of the requests that are chosen. */
+struct yb_demo_limits {
+    uint32_t prompt_max; /* Tokens; who has more is left out. */
+    uint32_t answer_max; /* Longer answers are cut. */
+};
+
 /* Choose requests: those of so many of the trace's sessions (conversations) that computing their
  * prompts would keep `engines_busy` engines busy if nothing were reused, while the trace passes
- * `speed` times as fast; `cost` is in the time of that passing. The trace has no others any more;
- * prompts of more than `tokens_max` tokens are left out. Returns which share of the sessions it
- * was; 0: no memory, or nothing is left. */
+ * `speed` times as fast; `cost` is in the time of that passing. The trace has no others any more.
+ * Returns which share of the sessions it was; 0: no memory, or nothing is left. */
 double yb_demo_choose(struct yb_trace *trace, const struct yb_sched_cost *cost, double speed,
-                      double engines_busy, uint32_t tokens_max);
+                      double engines_busy, const struct yb_demo_limits *limits);
+
+/* Write the first `count` of its requests as a trace of its own. Fails with IO. */
+YB_CHECKED enum yb_status yb_demo_keep_trace(const struct yb_trace *trace, uint32_t count,
+                                             const char *path);
 
 /* Return how many of the requests come within so many seconds. */
 uint32_t yb_demo_count_within(const struct yb_trace *trace, double speed, double seconds);

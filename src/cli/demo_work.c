@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which requests of a trace a small cluster is asked. A trace was asked of a large one, so that
- * only some of its sessions fit. A session is what begins with a block that few requests have: the
- * system's prompt, which all of them have, is left out of that.
+ * What engines of the demo cost, and which requests of a trace a small cluster is asked. A trace
+ * was asked of a large one, so that only some of its sessions fit. A session is what begins with a
+ * block that few requests have: the system's prompt, which all have, is left out of that.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "cli/demo_run.h"
 
-#define SESSION_MAX 64u /* Requests of one; a block that more have is nobody's own. */
-#define PARTS       10000u
+#define GPU          "a800"
+#define GPUS         8u
+#define SESSION_MAX  64u /* Requests of one; a block that more have is nobody's own. */
+#define ANSWER_LEAST 2u  /* Tokens: the first is computed elsewhere than the others. */
+#define PARTS        10000u
 
 static uint32_t
 draw(uint32_t session)
@@ -31,25 +35,51 @@ session_of(const struct yb_trace *trace, const struct yb_trace_request *request,
     return trace->blocks[request->first + at];
 }
 
-/* Keep what fits, of so many of all sessions. */
+/* Keep what fits, of so many of all sessions, with answers that are not too long. */
 static void
-keep(struct yb_trace *trace, const uint32_t *uses, uint32_t parts, uint32_t tokens_max)
+keep(struct yb_trace *trace, const uint32_t *uses, uint32_t parts,
+     const struct yb_demo_limits *limits)
 {
+    uint64_t references = 0;
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < trace->request_count; i++) {
-        const struct yb_trace_request *request = &trace->requests[i];
+        struct yb_trace_request request = trace->requests[i];
+        uint32_t blocks = yb_trace_blocks_of(trace, i);
 
-        if (request->input_tokens <= tokens_max && draw(session_of(trace, request, uses)) < parts) {
-            trace->requests[kept++] = *request;
+        if (request.input_tokens > limits->prompt_max ||
+            draw(session_of(trace, &request, uses)) >= parts) {
+            continue;
         }
+        memmove(&trace->blocks[references], &trace->blocks[request.first],
+                blocks * sizeof(*trace->blocks));
+        request.first = references;
+        request.output_tokens = request.output_tokens < ANSWER_LEAST         ? ANSWER_LEAST
+                                : request.output_tokens < limits->answer_max ? request.output_tokens
+                                                                             : limits->answer_max;
+        references += blocks;
+        trace->requests[kept++] = request;
     }
     trace->request_count = kept;
+    trace->reference_count = references;
+}
+
+enum yb_status
+yb_demo_cost(struct yb_sched_cost *cost_out)
+{
+    struct yb_sched_catalog *catalog = NULL;
+    enum yb_status status = yb_sched_catalog_create(&catalog);
+
+    if (status == YB_OK) {
+        status = yb_sched_catalog_cost(catalog, YB_DEMO_MODEL, GPU, GPUS, cost_out);
+        yb_sched_catalog_destroy(&catalog);
+    }
+    return status;
 }
 
 double
 yb_demo_choose(struct yb_trace *trace, const struct yb_sched_cost *cost, double speed,
-               double engines_busy, uint32_t tokens_max)
+               double engines_busy, const struct yb_demo_limits *limits)
 {
     uint32_t *uses = calloc(trace->block_count, sizeof(*uses));
     double compute_ns = 0;
@@ -65,13 +95,13 @@ yb_demo_choose(struct yb_trace *trace, const struct yb_sched_cost *cost, double 
         uses[trace->blocks[i]]++;
     }
     for (uint32_t i = 0; i < trace->request_count; i++) {
-        if (trace->requests[i].input_tokens <= tokens_max) {
+        if (trace->requests[i].input_tokens <= limits->prompt_max) {
             compute_ns += yb_sched_prefill_ns(cost, trace->requests[i].input_tokens, 0);
         }
     }
     share = compute_ns > 0 ? engines_busy * span_ns / compute_ns : 1;
     share = share < 1 ? share : 1;
-    keep(trace, uses, (uint32_t)(share * PARTS) + 1, tokens_max);
+    keep(trace, uses, (uint32_t)(share * PARTS) + 1, limits);
     free(uses);
     return trace->request_count < 2 ? 0 : share;
 }
@@ -86,4 +116,23 @@ yb_demo_count_within(const struct yb_trace *trace, double speed, double seconds)
         count++;
     }
     return count < 2 ? 2 : count;
+}
+
+enum yb_status
+yb_demo_keep_trace(const struct yb_trace *trace, uint32_t count, const char *path)
+{
+    struct yb_trace head = *trace;
+    FILE *file = fopen(path, "we");
+    enum yb_status status = YB_IO;
+
+    YB_ASSERT(count <= trace->request_count);
+    if (file == NULL) {
+        return status;
+    }
+    if (count < trace->request_count) {
+        head.request_count = count;
+        head.reference_count = trace->requests[count].first;
+    }
+    status = yb_trace_write(&head, file);
+    return fclose(file) == 0 ? status : YB_IO;
 }

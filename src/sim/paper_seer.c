@@ -5,7 +5,6 @@
  * distribution with a long tail, and answers to one prompt lie near it. Where they do not, nothing
  * is to be learned: that is the run without the mechanism.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "sim/paper.h"
@@ -48,40 +47,6 @@ read_load(struct yb_papers *papers, struct load *load)
                                                              {"draws", &load->draws},
                                                              {"seed", &load->seed},
                                                              {NULL, NULL}});
-}
-
-/* Draw all lengths, and scale them so that their mean is as published although none is above the
- * limit. */
-static uint32_t *
-make_lengths(const struct load *load)
-{
-    struct yb_sim_random random = {(uint64_t)load->seed};
-    uint32_t size = (uint32_t)load->group_size;
-    uint32_t count = (uint32_t)load->groups * size;
-    uint32_t *lengths = calloc(count, sizeof(*lengths));
-    double *drawn = calloc(count, sizeof(*drawn));
-    double scale = load->answer;
-    double mean = 0;
-
-    for (uint32_t i = 0; drawn != NULL && i < count; i++) {
-        mean = i % size == 0 ? yb_sim_random_normal(&random) : mean;
-        drawn[i] = exp(load->sigma * mean + load->group_sigma * yb_sim_random_normal(&random));
-    }
-    for (uint32_t round = 0; drawn != NULL && lengths != NULL && round < 30; round++) {
-        double sum = 0;
-
-        for (uint32_t i = 0; i < count; i++) {
-            lengths[i] = (uint32_t)fmin(load->limit, 1 + scale * drawn[i]);
-            sum += lengths[i];
-        }
-        scale *= load->answer * count / sum;
-    }
-    free(drawn);
-    if (drawn == NULL) {
-        free(lengths);
-        return NULL;
-    }
-    return lengths;
 }
 
 /* The same lengths, each in any group. */
@@ -141,7 +106,16 @@ static enum yb_status
 run_draw(const struct yb_paper_engine *engine, const struct load *load, struct means *with,
          struct means *without)
 {
-    uint32_t *lengths = make_lengths(load);
+    const struct yb_rollout_lengths wanted = {
+        .groups = (uint32_t)load->groups,
+        .group_size = (uint32_t)load->group_size,
+        .mean_tokens = load->answer,
+        .limit_tokens = load->limit,
+        .sigma = load->sigma,
+        .group_sigma = load->group_sigma,
+        .seed = (uint64_t)load->seed,
+    };
+    uint32_t *lengths = yb_rollout_draw(&wanted);
     enum yb_status status = lengths == NULL ? YB_NO_MEMORY : YB_OK;
 
     if (status == YB_OK) {

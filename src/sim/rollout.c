@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/rollout.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "sim/agenda.h"
 #include "sim/instance.h"
+#include "sim/random.h"
 
 #define PIECE_TOKENS 2048u /* Of a prompt beside decode. */
 
@@ -48,6 +50,41 @@ struct rollout {
     uint64_t tail_ns; /* When nine of ten had ended. */
     struct yb_rollout_result result;
 };
+
+/* ---- lengths --------------------------------------------------------------------------------- */
+
+uint32_t *
+yb_rollout_draw(const struct yb_rollout_lengths *wanted)
+{
+    struct yb_sim_random random = {wanted->seed};
+    uint32_t count = wanted->groups * wanted->group_size;
+    uint32_t *lengths = calloc(count, sizeof(*lengths));
+    double *drawn = calloc(count, sizeof(*drawn));
+    double scale = wanted->mean_tokens;
+    double mean = 0;
+
+    for (uint32_t i = 0; drawn != NULL && i < count; i++) {
+        mean = i % wanted->group_size == 0 ? yb_sim_random_normal(&random) : mean;
+        drawn[i] = exp(wanted->sigma * mean + wanted->group_sigma * yb_sim_random_normal(&random));
+    }
+    for (uint32_t round = 0; drawn != NULL && lengths != NULL && round < 30; round++) {
+        double sum = 0;
+
+        for (uint32_t i = 0; i < count; i++) {
+            lengths[i] = (uint32_t)fmin(wanted->limit_tokens, 1 + scale * drawn[i]);
+            sum += lengths[i];
+        }
+        scale *= wanted->mean_tokens * count / sum;
+    }
+    free(drawn);
+    if (drawn == NULL) {
+        free(lengths);
+        return NULL;
+    }
+    return lengths;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void
 rollout_fini(struct rollout *rollout)

@@ -52,6 +52,22 @@ struct yb_rollout_options {
     const uint32_t *lengths; /* Of answer i of group g: [g * group_size + i], 1 .. limit. */
 };
 
+/* How long answers are: prompts have a mean of their own, from a distribution with a long tail, and
+ * answers to one prompt lie near it. */
+struct yb_rollout_lengths {
+    uint32_t groups;
+    uint32_t group_size;
+    double mean_tokens;
+    double limit_tokens;
+    double sigma;       /* Of the logarithm of prompts' means ... */
+    double group_sigma; /* ... and of what answers to one prompt differ by. */
+    uint64_t seed;
+};
+
+/* Draw all lengths, and scale them so that their mean is the one that is wanted although none is
+ * above the limit. The caller frees them; NULL: no memory. */
+uint32_t *yb_rollout_draw(const struct yb_rollout_lengths *wanted);
+
 struct yb_rollout_result {
     double total_s;
     double tail_s; /* For the last tenth of the answers. */

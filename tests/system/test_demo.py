@@ -80,6 +80,16 @@ def _():
     expect(found["instructions_issued"] > 0 and found["instructions_open"] == 0, f"{found}")
 
 
+@case("chunks of answers go on wherever there is room, and find their KV there or pull it")
+def _():
+    found, _ = line("--rollout", "--answers", "64", "--only", "seer")
+    column, = found["columns"]
+    expect(column["name"] == "seer" and column["answers"] == found["answers"] == 64, f"{column}")
+    expect(column["chunks"] > 64 and column["failed"] == 0, f"{column}")
+    expect(0 < column["migrated"] < column["chunks"], f"{column}")
+    expect(column["device_tokens"] > 0 and column["loaded_tokens"] > 0, f"{column}")
+
+
 @case("a column that is none, and a trace that is none, are refused in words")
 def _():
     done = run("demo", "--only", "nothing", "--seconds", "1", timeout=LONG_S)
