@@ -563,6 +563,7 @@ make_tables(struct yb_directory *directory)
     status =
         status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_DECLINED, &directory->declined) : status;
     status = status == YB_OK ? yb_hidden_create(seed, &directory->hidden) : status;
+    status = status == YB_OK ? yb_told_create(YB_DIRECTORY_TOLD, &directory->told) : status;
     directory->list = malloc(YB_DIRECTORY_BODY_BYTES);
     directory->body = malloc(YB_DIRECTORY_BODY_BYTES);
     if (status == YB_OK && (directory->list == NULL || directory->body == NULL)) {
@@ -679,6 +680,7 @@ free_all(struct yb_directory *directory)
     if (directory->hidden != NULL) {
         yb_hidden_destroy(&directory->hidden);
     }
+    yb_told_destroy(&directory->told);
     if (directory->file != NULL) {
         yb_cluster_file_close(&directory->file);
     }

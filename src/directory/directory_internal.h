@@ -25,6 +25,7 @@
 #include "directory/kills.h"
 #include "directory/members.h"
 #include "directory/tenants.h"
+#include "directory/told.h"
 #include "directory/wire/directory_wire.h"
 #include "directory/writes.h"
 #include "net/helper.h"
@@ -42,6 +43,7 @@
 #define YB_DIRECTORY_REPAIRS_MAX 65536u /* Blocks that wait for a copy. */
 #define YB_DIRECTORY_COPY_ITEMS  16u    /* Blocks in one order to copy. */
 #define YB_DIRECTORY_GHOSTS      65536u
+#define YB_DIRECTORY_TOLD        32768u /* As many holds as a node remembers. */
 #define YB_DIRECTORY_DECLINED    16384u /* Blocks that reuse gates declined. */
 
 /* How long a granted write is remembered: longer than any put takes. */
@@ -105,6 +107,8 @@ struct yb_directory_port {
     struct yb_call hold_call;
     uint8_t *hold_body;
     bool hold_busy;
+    uint64_t hold_after_ns; /* No new one before. */
+    uint32_t hold_life;     /* Another number when it may not know what it was told to hold (T1). */
 
     bool dirty; /* Has something to send. */
     struct yb_directory_port *dirty_next;
@@ -221,6 +225,8 @@ struct yb_directory {
     struct yb_kills *kills;
     struct yb_ghosts *declined;
     struct yb_hidden *hidden;
+    struct yb_told *told;
+    uint32_t hold_lives; /* Numbers given to ports. */
     struct yb_directory_port *ports[YB_MEMBERS_SLOTS_MAX + 1];
 
     struct yb_timer tick;

@@ -16,6 +16,9 @@
 #define RETRY_MIN_NS (10 * YB_NS_PER_MS)
 #define RETRY_MAX_NS (500 * YB_NS_PER_MS)
 #define HOLD_ROOM    ((size_t)YB_DIRECTORY_HOLDS_MAX * YB_WIRE_HOLD_ITEM_BYTES)
+#define HOLD_SPARE   8u   /* This part of a hold is added to it ... */
+#define SPARE_MS_MAX 500u /* ... but no more. */
+#define HOLD_REST_NS (100 * YB_NS_PER_MS)
 #define NEVER_NUMBER UINT64_MAX
 
 static void settle_advance(struct yb_directory *directory, struct yb_directory_settle *settle);
@@ -352,34 +355,47 @@ yb_directory_drop(struct yb_directory *directory, const struct yb_index_op *op,
     }
 }
 
-/* Queue a wish about a block. Those beyond the bound are lost. */
-static void
+/* Queue a wish about a block. Those beyond the bound are lost: returns false. */
+static bool
 wish(struct yb_directory *directory, uint16_t slot, const struct yb_wire_hold_item *item)
 {
     struct yb_directory_port *port = directory->ports[slot];
 
     if (port == NULL || !port->open) {
-        return;
+        return false;
     }
     if (port->holds == NULL) {
         port->holds = malloc(HOLD_ROOM);
     }
     if (port->holds == NULL || port->hold_count == YB_DIRECTORY_HOLDS_MAX) {
         yb_directory_count(directory, YB_DIRECTORY_STAT_HOLDS_LOST, 1);
-        return;
+        return false;
     }
     yb_wire_hold_item_store(item, port->holds + (size_t)port->hold_count * YB_WIRE_HOLD_ITEM_BYTES);
     port->hold_count++;
     mark_dirty(port);
+    return true;
 }
 
+/* The node is told of a hold that lasts a little longer than what is promised, so that those who
+ * ask again within that time are promised the same without another message. */
 void
 yb_directory_hold(struct yb_directory *directory, uint16_t slot, struct yb_id hash, uint64_t grant,
                   uint32_t hold_ms)
 {
-    struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .hold_ms = hold_ms};
+    const struct yb_directory_port *port = directory->ports[slot];
+    uint64_t now_ns = yb_directory_now(directory);
+    uint64_t now_ms = now_ns / YB_NS_PER_MS;
+    uint32_t spare_ms = hold_ms / HOLD_SPARE < SPARE_MS_MAX ? hold_ms / HOLD_SPARE : SPARE_MS_MAX;
+    struct yb_wire_hold_item item = {.hash = hash, .grant = grant, .hold_ms = hold_ms + spare_ms};
 
-    wish(directory, slot, &item);
+    if (port == NULL || now_ns < port->hold_after_ns ||
+        yb_told_lasts(directory->told, port->hold_life, grant, now_ms + hold_ms)) {
+        return;
+    }
+    if (wish(directory, slot, &item)) {
+        yb_told_note(directory->told, port->hold_life, grant, now_ms + item.hold_ms);
+    }
 }
 
 void
@@ -396,7 +412,7 @@ yb_directory_sole(struct yb_directory *directory, uint32_t tenant, struct yb_id 
         alone = alone && found.replicas[i].slot == found.replicas[0].slot;
     }
     if (found.grant == grant && found.count > 0 && alone) {
-        wish(directory, found.replicas[0].slot, &item);
+        (void)wish(directory, found.replicas[0].slot, &item);
     }
 }
 
@@ -562,6 +578,21 @@ send_orders(struct yb_directory_port *port)
     directory->calls++;
 }
 
+/* What the node was told to hold it may not know (any more). */
+static void
+untell(struct yb_directory_port *port)
+{
+    port->hold_life = ++port->directory->hold_lives;
+}
+
+/* It was not told. Every lookup would try again: not before a while is over. */
+static void
+rest_holds(struct yb_directory_port *port)
+{
+    untell(port);
+    port->hold_after_ns = yb_directory_now(port->directory) + HOLD_REST_NS;
+}
+
 static void
 holds_done(struct yb_call *call)
 {
@@ -569,12 +600,16 @@ holds_done(struct yb_call *call)
 
     port->hold_busy = false;
     port->directory->calls--;
+    if (call->status != YB_OK) {
+        rest_holds(port);
+    }
     if (port->open && port->hold_count > 0) {
         mark_dirty(port);
     }
 }
 
-/* A hold that does not arrive is not sent again: the record keeps it from removal in any case. */
+/* A hold that does not arrive is not sent again, until it is asked for again: the record keeps it
+ * from removal in any case. */
 static void
 send_holds(struct yb_directory_port *port)
 {
@@ -594,6 +629,7 @@ send_holds(struct yb_directory_port *port)
     }
     port->hold_count = 0;
     if (port->hold_body == NULL || port->peer == NULL) {
+        rest_holds(port);
         return;
     }
     YB_ASSERT(yb_wire_holds_encode(&holds, port->hold_body, YB_WIRE_HOLDS_BYTES_MAX, &length) ==
@@ -612,6 +648,8 @@ send_holds(struct yb_directory_port *port)
     if (yb_peer_call(port->peer, &port->hold_call) == YB_OK) {
         port->hold_busy = true;
         directory->calls++;
+    } else {
+        rest_holds(port);
     }
 }
 
@@ -687,6 +725,7 @@ yb_directory_port_open(struct yb_directory *directory, const struct yb_members_s
         port->confirmed = 0;
         port->overflowed = false;
     }
+    untell(port);
     port->expected = 1;
     port->inventory = false;
     moved = strcmp(port->address, slot->facts.address) != 0 ||

@@ -417,26 +417,39 @@ test_directory__a_removal_during_a_flush_waits_for_it(void **state)
     assert_int_equal(stage_removal(stage->reply, stage->reply_bytes), YB_NOT_FOUND);
 }
 
+/* Ask whether a block exists, and have it held for 5 s. */
 static void
-test_directory__a_hold_keeps_a_block_from_removal_and_is_passed_on(void **state)
+look_and_hold(struct stage *stage, struct yb_id hash)
 {
-    struct stage *stage = with_nodes(state, 1);
-    struct yb_id hash = stage_hash(1);
     struct yb_wire_hash native = {.hash = hash};
     struct yb_wire_lookup body = {
         .flags = YB_WIRE_LOOKUP_FLAG_EXIST | YB_WIRE_LOOKUP_FLAG_HOLD,
         .hold_ms = 5000,
         .hashes = {.native = &native, .count = 1},
     };
-    uint64_t grant = stage_put(&stage->nodes[0], hash, 7, 1);
     uint8_t bytes[64];
     size_t length;
 
     assert_int_equal(yb_wire_lookup_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
     assert_int_equal(
         stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_LOOKUP, bytes, (uint32_t)length), YB_OK);
-    STAGE_AWAIT(stage,
-                stage_count_orders(&stage->nodes[0], YB_WIRE_NODE_TYPE_HOLD, hash, grant) == 1);
+}
+
+static uint32_t
+holds_told(const struct stage *stage, struct yb_id hash, uint64_t grant)
+{
+    return stage_count_orders(&stage->nodes[0], YB_WIRE_NODE_TYPE_HOLD, hash, grant);
+}
+
+static void
+test_directory__a_hold_keeps_a_block_from_removal_and_is_passed_on(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct yb_id hash = stage_hash(1);
+    uint64_t grant = stage_put(&stage->nodes[0], hash, 7, 1);
+
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, holds_told(stage, hash, grant) == 1);
     assert_int_equal(stage_remove(&stage->client, hash, false), YB_LEASED);
     {
         struct yb_wire_explanation explanation;
@@ -451,6 +464,45 @@ test_directory__a_hold_keeps_a_block_from_removal_and_is_passed_on(void **state)
     }
     assert_int_equal(stage_lookup(&stage->client, hash).presence, YB_WIRE_PRESENCE_PRESENT);
     assert_int_equal(stage_remove(&stage->client, hash, true), YB_OK);
+}
+
+static void
+test_directory__a_node_is_told_once_of_a_hold_while_it_lasts(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct stage_actor *node = &stage->nodes[0];
+    struct yb_id hash = stage_hash(1);
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_REPLACE, hash, 0, 8);
+    struct yb_wire_grant_answer answer;
+    uint64_t grant = stage_put(node, hash, 7, 1);
+    uint32_t messages;
+
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, holds_told(stage, hash, grant) == 1);
+    look_and_hold(stage, hash);
+    look_and_hold(stage, hash);
+    stage_pass_ms(stage, 100);
+    assert_int_equal(holds_told(stage, hash, grant), 1);
+    stage_pass_ms(stage, 1000); /* What it was told of lasts no 5 s from now on. */
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, holds_told(stage, hash, grant) == 2);
+
+    assert_int_equal(stage_publish(node, &item, &answer), YB_OK); /* Another version. */
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, holds_told(stage, hash, answer.grant) == 1);
+
+    stage_pass_ms(stage, 1000);
+    node->manner = STAGE_REFUSES; /* It does not take what it is told. */
+    messages = node->messages;
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, node->messages > messages);
+    stage_pass_ms(stage, 10);
+    look_and_hold(stage, hash); /* Not with each question. */
+    stage_pass_ms(stage, 100);
+    assert_int_equal(node->messages, messages + 1);
+    node->manner = STAGE_OBEYS;
+    look_and_hold(stage, hash);
+    STAGE_AWAIT(stage, holds_told(stage, hash, answer.grant) == 2);
 }
 
 /* RULES A5 (5) */
@@ -874,6 +926,7 @@ main(void)
         TEST(what_is_put_again_is_told_to_nobody_while_the_removed_block_is_served),
         TEST(a_removal_during_a_flush_waits_for_it),
         TEST(a_hold_keeps_a_block_from_removal_and_is_passed_on),
+        TEST(a_node_is_told_once_of_a_hold_while_it_lasts),
         TEST(a_flush_waits_for_every_node_and_outlives_the_directory),
         TEST(an_announcement_lets_others_wait_and_expires),
         TEST(of_two_nodes_with_one_name_the_later_wins),
