@@ -587,8 +587,15 @@ yb_node_put_place(void *service, struct yb_request *request, const struct iovec 
 void
 yb_node_put_abort(void *service, struct yb_request *request)
 {
+    struct yb_node_put *put = request->context;
+
     (void)service;
-    yb_node_put_undo(request->context);
+    for (uint32_t i = 0; i < put->count; i++) {
+        if (put->items[i].block != NULL) { /* Its bytes were on their way. */
+            yb_node_count_status(put->node, YB_NODE_STAT_PUTS, YB_PEER_LOST);
+        }
+    }
+    yb_node_put_undo(put);
     request->context = NULL;
 }
 

@@ -37,6 +37,36 @@ def killed_writer_leaves_nothing():
         until(lambda: sum(store.used().values()) == 0, f"all space is back: {store.used()}")
 
 
+def queued(port):
+    """Bytes that lie in the kernel for the owner of this port."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in list(table)[1:]]
+    return sum(int(row[4].split(":")[1], 16) for row in rows
+               if int(row[1].split(":")[1], 16) == port)
+
+
+@case("one that dies in the middle of its bytes is counted, and leaves nothing")
+def dead_in_the_middle():
+    with Store(nodes=1, memory="192m", lease_ms=60000) as store, store.client() as other:
+        node = store.nodes[0]
+        for number in range(3):
+            with store.client(no_shm=1) as writer:
+                writer.put("warm:0", bytes=BYTES, replace=1).all("OK")
+                node.pause()
+                writer.send("put", keys=f"k:{number}", bytes=8 * BYTES, version=1, ms=60000)
+                until(lambda: queued(node.port) > 100_000, "it has begun")
+                writer.kill()
+            node.go_on()
+            until(lambda n=number: node.metric("yuebing_node_puts_total", status="PEER_LOST")
+                  == n + 1, "it is counted")
+            other.get(f"k:{number}", bytes=8 * BYTES).each("NOT_FOUND")
+            until(lambda n=number: other.put(f"k:{n}", bytes=1000, version=2).items == ["OK"],
+                  "the key can be put")
+            other.get(f"k:{number}", bytes=1000, version=2).each("OK")
+        other.remove("warm:0,k:0-2").all("OK")
+        until(lambda: sum(store.used().values()) == 0, f"all space is back: {store.used()}")
+
+
 @case("a writer that is cut off from the directory after its bytes were sent is nobody's problem")
 def cut_off_writer():
     with Store(nodes=1) as store, store.client() as other, \

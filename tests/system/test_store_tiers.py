@@ -212,7 +212,7 @@ def kill_rounds():
                 found = a.get(f"keep{past}:0-49,load{past}:0-99", bytes=20000,
                               ms=30000 * SLOWER).sound()
                 expect(set(found.counted) <= {"OK", "NOT_FOUND"}, f"round {past}: {found.counted}")
-                a.exist(f"gone{past}:0-9").all("NOT_FOUND")
+                gone(a, f"gone{past}:0-9", 10)
 
 
 @case("a folder that another process has: a clear sentence, and the node lives on without it")
