@@ -247,7 +247,7 @@ def _():
                 for decision in running:
                     post(server, "/v1/done", decision=decision, stage="ended")
                 outcomes = closed(server)
-                expect(audit(server)["issued"] >= 30, f"{outcomes}")
+                expect(audit(server)["issued"] >= 30 // SLOWER, f"{outcomes}")
                 print(f"# {outcomes}")
                 one.get(f"{NAME}:100-199", bytes=20000).all("OK")
         finally:

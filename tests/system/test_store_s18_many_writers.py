@@ -56,7 +56,8 @@ def one_wins_each():
         moved = received(store) / (KEYS * BYTES)
         blocks = store.metric("yuebing_node_puts_total")
         print(f"# {moved:.3f} times the data was moved to the nodes, {blocks:.0f} blocks")
-        expect(moved <= 1.1 and blocks <= 1.1 * KEYS, f"{moved:.3f} times the data was moved")
+        most = 1.1 * SLOWER  # Who waits for a writer that is slow sends in the end.
+        expect(moved <= most and blocks <= most * KEYS, f"{moved:.3f} times the data was moved")
 
 
 @case("with replace, readers see an old or a new whole value, and versions never go back")

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "transfer/engine_internal.h"
+#include "transfer/shm/path_internal.h"
 #include "transfer/shm/shm_internal.h"
 #include "yuebing/transfer.h"
 
@@ -828,6 +829,38 @@ test_shm_path__a_pull_of_many_slices_tells_which_one_failed(void **state)
     free(local);
 }
 
+/* A region may turn out to be a device's while other slices for it wait for their turn: they ask,
+ * and step aside with the answer. */
+static void
+test_shm_path__memory_of_a_device_is_not_read_however_late_it_is_known(void **state)
+{
+    struct yb_shm_path *path = calloc(1, sizeof(*path));
+    struct yb_shm_flight *flight = calloc(1, sizeof(*flight));
+    struct yb_slice *slice = calloc(1, sizeof(*slice));
+    struct yb_shm_entry entry = {
+        .region = 7, .base = 1 << 20, .length = 4096, .access = YB_REGION_READ};
+
+    (void)state;
+    assert_true(path != NULL && flight != NULL && slice != NULL);
+    slice->op = YB_TRANSFER_READ;
+    slice->count = 1;
+    slice->fragments[0] = (struct yb_fragment){.region = 7, .remote_offset = 96, .length = 1000};
+    flight->path = path;
+    flight->slice = slice;
+    entry.kind = YB_MEMORY_CUDA;
+    assert_int_equal(yb_shm_catalogue_add(&path->catalogue, &entry), YB_OK);
+    assert_false(yb_shm_flight_resolve(flight));
+    assert_int_equal(flight->asked_count, 1);
+    assert_false(flight->places[0].known);
+    entry.kind = YB_MEMORY_HOST;
+    assert_int_equal(yb_shm_catalogue_add(&path->catalogue, &entry), YB_OK);
+    assert_true(yb_shm_flight_resolve(flight));
+    assert_true(flight->places[0].known && flight->places[0].address == entry.base + 96);
+    free(slice);
+    free(flight);
+    free(path);
+}
+
 int
 main(void)
 {
@@ -847,6 +880,7 @@ main(void)
         cmocka_unit_test(test_shm_path__bytes_of_a_region_that_went_meanwhile_do_not_count),
         cmocka_unit_test(test_shm_path__a_pull_of_many_slices_tells_which_one_failed),
         cmocka_unit_test(test_shm_path__a_socket_cut_in_mid_batch_loses_nothing),
+        cmocka_unit_test(test_shm_path__memory_of_a_device_is_not_read_however_late_it_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,8 +203,8 @@ look_up(struct yb_shm_flight *flight, uint32_t index)
         yb_shm_catalogue_find(&flight->path->catalogue, fragment->region, fragment->remote_offset);
     uint64_t address;
 
-    if (entry == NULL) {
-        return false;
+    if (entry == NULL || entry->kind != YB_MEMORY_HOST) {
+        return false; /* It may have come while the slice waited here: the answer ends it. */
     }
     fragment->status = yb_shm_catalogue_judge(
         entry, fragment->region, fragment->remote_offset, fragment->length,
