@@ -27,6 +27,8 @@
  *       Every operation under way ends; no other tier waits.
  *   T5  store, load and kill never wait for each other's memory: what a tier needs to go on
  *       (segments for reclaim, staging) is its own since create (RULES C2).
+ *   T6  What a tier said that it has lost for want of room is never found again: `lost` runs when
+ *       no restart would find it. So what nobody is asked to kill does not come back.
  *
  * Completion  If an operation returns OK, its `done` runs exactly once, later, on the owner's loop,
  *             never inside the call. Anything else means that it never runs.
@@ -163,8 +165,8 @@ struct yb_tier_events {
     bool (*found)(void *owner, const struct yb_tier_record *record);
     void (*recovered)(void *owner, enum yb_status status);
 
-    /* A RESIDENT block is not any more, and nobody asked for that: reclaimed, corrupt, its medium
-     * is gone. */
+    /* A RESIDENT block is not any more, and nobody asked for that: reclaimed (T6), corrupt, its
+     * medium is gone. It may have been found by nobody for a while before. */
     void (*lost)(void *owner, struct yb_id hash, uint64_t grant, enum yb_status why);
 
     /* A RESIDENT block will be lost before long, for want of room. Returns whether somebody wants

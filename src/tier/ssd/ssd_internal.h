@@ -191,9 +191,9 @@ struct yb_ssd_sealer {
 };
 
 enum yb_ssd_pass {
-    YB_SSD_PASS_MOVE,   /* Pinned and hot blocks are appended anew. */
-    YB_SSD_PASS_LOSE,   /* The rest is hidden, and its owner told. */
-    YB_SSD_PASS_REMOVE, /* The header says FREE: no entry is needed any more. */
+    YB_SSD_PASS_MOVE, /* Pinned and hot blocks are appended anew. */
+    YB_SSD_PASS_HIDE, /* The rest is found by nobody. */
+    YB_SSD_PASS_LOSE, /* The header says FREE: entries go, and their owner is told. */
 };
 
 enum yb_ssd_reclaim_step {

@@ -3,9 +3,9 @@
  * Reclaim: the heads of a sealed segment are read three times. First what is pinned or was read
  * since it came is appended anew, and the owner is told of the rest, which will be lost: if it
  * wants to read some of that, reclaim stands still as long as stores have a segment to go on with.
- * Then what has no other copy is lost: hidden, and its owner told. Then the header says FREE,
- * durably, and only then the entries that point there go: until then a kill sets both bits (A14,
- * S1).
+ * Then the rest is hidden. Then the header says FREE, durably, and only then the entries that point
+ * there go, and the owner is told what is lost: until then a restart finds it all again, and a kill
+ * sets both bits (A14, S1, T6).
  */
 #include <string.h>
 
@@ -154,11 +154,11 @@ pass_end(struct yb_ssd *ssd)
         } else if (reclaim->wanted && may_linger(ssd)) {
             reclaim->step = YB_SSD_RECLAIM_LINGER;
         } else {
-            pass_begin(ssd, YB_SSD_PASS_LOSE);
+            pass_begin(ssd, YB_SSD_PASS_HIDE);
         }
         break;
-    case YB_SSD_PASS_LOSE: free_write(ssd); break;
-    case YB_SSD_PASS_REMOVE: finish(ssd); break;
+    case YB_SSD_PASS_HIDE: free_write(ssd); break;
+    case YB_SSD_PASS_LOSE: finish(ssd); break;
     }
 }
 
@@ -323,21 +323,22 @@ move_entry(struct yb_ssd *ssd, const struct yb_ssd_entry *entry)
 
 /* ---- the second and third pass: what is lost -------------------------------------------- */
 
+/* An owner that has killed it, or was told before, knows of no such block any more. */
 static void
 let_go(struct yb_ssd *ssd, uint32_t number)
 {
     struct yb_ssd_entry entry = yb_ssd_index_get(ssd->index, number);
-    bool silent = entry.hidden || yb_ssd_is_dead(ssd, &entry) || has_twin(ssd, &entry);
+    bool silent = yb_ssd_is_dead(ssd, &entry) || has_twin(ssd, &entry);
 
-    if (ssd->reclaim.pass == YB_SSD_PASS_REMOVE) {
-        yb_ssd_forget(ssd, number, false);
+    if (ssd->reclaim.pass == YB_SSD_PASS_HIDE) {
+        if (!entry.hidden) {
+            yb_ssd_forget(ssd, number, true);
+        }
         return;
     }
-    if (!entry.hidden) {
-        yb_ssd_forget(ssd, number, true);
-    }
+    yb_ssd_forget(ssd, number, false);
     if (!silent) {
-        ssd->options.events->lost(ssd->base.owner, entry.hash, entry.grant, YB_NO_SPACE);
+        ssd->options.events->lost(ssd->base.owner, entry.hash, entry.grant, YB_NO_SPACE); /* T6 */
     }
 }
 
@@ -414,7 +415,7 @@ yb_ssd_reclaim_pump(struct yb_ssd *ssd)
     case YB_SSD_RECLAIM_SWEEP: sweep(ssd); break;
     case YB_SSD_RECLAIM_LINGER:
         if (!may_linger(ssd)) {
-            pass_begin(ssd, YB_SSD_PASS_LOSE);
+            pass_begin(ssd, YB_SSD_PASS_HIDE);
         }
         break;
     default: break;
@@ -432,7 +433,7 @@ yb_ssd_reclaim_synced(struct yb_ssd *ssd)
     if (reclaim->step == YB_SSD_RECLAIM_DURABLE && ssd->durable_end >= reclaim->moved_end) {
         pass_end(ssd);
     } else if (reclaim->step == YB_SSD_RECLAIM_SYNC && ssd->sync_done >= reclaim->sync) {
-        pass_begin(ssd, YB_SSD_PASS_REMOVE);
+        pass_begin(ssd, YB_SSD_PASS_LOSE);
     }
 }
 
