@@ -103,6 +103,7 @@ struct yb_block {
     uint8_t waits;     /* For its parent. */
     uint8_t accesses;  /* Since it came here, up to 255. */
     uint8_t loaded;    /* It came up from a tier below. */
+    uint8_t barred;    /* Levels below that were told to kill it: they never take it again. */
     uint8_t awaited;   /* The instruction that brought it and has not seen it read, + 1; 0: none. */
     struct yb_node_put_item *put; /* Waits for its grant; NULL: nobody does. */
 };

@@ -64,8 +64,8 @@ yb_node_below_stored(struct yb_node *node, struct yb_shelf_record *record, uint3
         record->resident |= bit;
         yb_node_doubt(record, level, false);
         yb_node_below_publish(node, record, level, YB_WIRE_MODE_ADD_REPLICA); /* L1 */
-    } else {
-        yb_node_count(node, YB_NODE_STAT_STORES_FAILED, 1);
+    } else if (status != YB_STALE && status != YB_CANCELLED) { /* Or it was not wanted any more. */
+        yb_node_count_status(node, YB_NODE_STAT_STORES_FAILED, status);
     }
     yb_node_below_withdraw_gone(node, record);
     if (status == YB_IN_DOUBT) {
@@ -92,6 +92,9 @@ on_stored(struct yb_tier_op *op, enum yb_status status)
     if (status == YB_OK && record != NULL && record->state == YB_SHELF_LIVE) {
         yb_node_count(node, YB_NODE_STAT_STORED, 1);
         yb_node_count(node, YB_NODE_STAT_STORED_BYTES, record->size);
+    }
+    if (status == YB_STALE) {
+        block->barred |= (uint8_t)(1u << storing->level);
     }
     if (!yb_node_below_stored(node, record, storing->level, status)) {
         store_elsewhere(node, block, tried);
@@ -218,7 +221,7 @@ wanted_but(const struct yb_node *node, const struct yb_block *block, enum yb_mov
             .accesses = block->accesses,
             .accesses_min = node->options.write_accesses,
             .there = record != NULL && ((record->resident | record->storing) >> i & 1) != 0,
-            .working = yb_node_level_works(level) && (tried >> i & 1) == 0,
+            .working = yb_node_level_works(level) && ((tried | block->barred) >> i & 1) == 0,
             .faster = faster,
             .object = level->kind == YB_WIRE_TIER_OBJECT,
             .versioned = (block->flags & YB_WIRE_BLOCK_FLAG_VERSIONED) != 0,

@@ -499,6 +499,95 @@ test_tiers__what_the_disk_refuses_the_object_store_takes(void **state)
     store_steps_end(world);
 }
 
+static struct yb_stats *stats;
+
+static void
+with_stats(uint32_t number, struct yb_node_options *options)
+{
+    (void)number;
+    options->stats = stats;
+}
+
+static uint64_t
+not_taken(struct store_world *world, enum yb_status why)
+{
+    uint32_t first = store_node(world, 0)->life->node->stats_first;
+
+    return yb_stats_counter(stats, first + YB_NODE_STAT_STORES_FAILED, yb_stats_status_index(why),
+                            0);
+}
+
+static void
+on_killed(struct yb_tier_op *op, enum yb_status status)
+{
+    (void)op;
+    assert_int_equal(status, YB_OK);
+}
+
+/* Stores of blocks of 4000 bytes and others that a tier has begun and not taken. */
+static uint64_t
+not_taken_by(struct store_world *world, uint32_t level)
+{
+    struct yb_tier_info info;
+
+    yb_tier_info(below_of(world, 0)->levels[level].tier, &info);
+    return info.writes - info.stored_bytes / 4000;
+}
+
+/* A copy that was dropped here may come again under its grant, and a tier takes nothing that it was
+ * told to kill: then that is not offered to it with every look for room. */
+static void
+test_tiers__what_a_tier_will_never_take_is_offered_once(void **state)
+{
+    struct store_world *world = begin_small("back");
+    struct yb_tier_kill kills[2];
+    const struct yb_block *block;
+
+    (void)state;
+    assert_int_equal(store_put(world, 0, MANY, 7, false), YB_OK);
+    block = yb_block_granted(store_node(world, 0)->life->node->blocks, hash_of(world, MANY));
+    for (uint32_t i = 0; i < 2; i++) {
+        kills[i] = (struct yb_tier_kill){
+            .op = {.done = on_killed, .deadline_ns = YB_NEVER},
+            .hash = block->hash,
+            .grant = block->grant,
+            .tenant = "default",
+            .flush = block->flush,
+        };
+        assert_int_equal(yb_tier_kill(below_of(world, 0)->levels[i].tier, &kills[i]), YB_OK);
+    }
+    put_many(world);
+    store_run_ms(world, 1000);
+    assert_in_range(not_taken_by(world, 0), 1, 2);
+    assert_in_range(not_taken_by(world, 1), 0, 2);
+    assert_null(yb_block_granted(store_node(world, 0)->life->node->blocks, hash_of(world, MANY)));
+    store_steps_end(world);
+}
+
+/* A disk that is full is no disk that fails, for whoever looks at the numbers. */
+static void
+test_tiers__what_a_tier_does_not_take_is_counted_by_why(void **state)
+{
+    struct store_world *world;
+
+    (void)state;
+    assert_int_equal(yb_stats_create(&stats), YB_OK);
+    world = store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                      .nodes = 1,
+                                                      .clients = 1,
+                                                      .tiers = 1,
+                                                      .tune_node = with_stats});
+    faults(world, 0)->store_full = 3;
+    put_many(world);
+    faults(world, 0)->store_fail = 2;
+    DO(world, {STEP_PUT, .key = MANY, .value = 1}, {STEP_PUT, .key = MANY + 1, .value = 1},
+       {STEP_WAIT, .ms = 300});
+    assert_int_equal(not_taken(world, YB_NO_SPACE), 3);
+    assert_int_equal(not_taken(world, YB_IO), 2);
+    store_steps_end(world);
+    yb_stats_destroy(&stats);
+}
+
 /* ---- a disk that fails ----------------------------------------------------------------------- */
 
 static void
@@ -767,6 +856,8 @@ main(void)
         cmocka_unit_test(test_tiers__a_block_on_its_way_down_stays_named),
         cmocka_unit_test(test_tiers__what_is_removed_on_its_way_down_does_not_come_back),
         cmocka_unit_test(test_tiers__what_the_disk_refuses_the_object_store_takes),
+        cmocka_unit_test(test_tiers__what_a_tier_will_never_take_is_offered_once),
+        cmocka_unit_test(test_tiers__what_a_tier_does_not_take_is_counted_by_why),
         cmocka_unit_test(test_tiers__a_disk_that_failed_is_used_again_without_a_restart),
         cmocka_unit_test(test_tiers__what_a_disk_does_not_have_any_more_when_it_is_back_is_gone),
         cmocka_unit_test(

@@ -126,7 +126,9 @@ const FAILURES = {
   directory_copies_failed_total: n => `${n} copies between nodes failed`,
   directory_repairs_lost_total: n => `${n} blocks lost their last copy but one and could not be repaired`,
   node_loads_failed_total: n => `${n} blocks could not be read from a tier below memory`,
-  node_stores_failed_total: n => `${n} blocks were not taken by a tier below memory`,
+  node_stores_failed_total: (n, row) => ['NO_SPACE', 'QUOTA'].includes(row.labels.status)
+    ? `${n} blocks stay in memory alone: a tier below is full, or its write budget is spent (${row.labels.status})`
+    : `${n} blocks could not be stored in a tier below memory (${row.labels.status ?? 'unknown'})`,
   node_kills_failed_total: n => `${n} removed blocks could not be marked so on a tier below memory`,
   node_pins_lapsed_total: n => `${n} pins ran out unreleased: a reader died, or forgot them`,
   net_connect_failed_total: (n, row) => `${n} connections could not be made (${row.labels.status ?? 'unknown'})`,

@@ -375,7 +375,7 @@ write_block(struct memory_tier *memory, struct work *work)
     if (fails(&memory->medium->faults.store_fail)) {
         return YB_IO;
     }
-    if (!reclaim(memory, store->record.size)) {
+    if (fails(&memory->medium->faults.store_full) || !reclaim(memory, store->record.size)) {
         return YB_NO_SPACE;
     }
     erase(memory->medium, store->record.hash, store->record.grant); /* It comes again. */

@@ -36,6 +36,7 @@ void yb_memory_medium_destroy(struct yb_memory_medium **medium);
 /* How it behaves from now on. */
 struct yb_memory_faults {
     bool stalled;        /* Nothing ends until this is over. */
+    uint32_t store_full; /* So many of the next stores end NO_SPACE. */
     uint32_t store_fail; /* So many of the next stores, loads, kills and flushes end IO. */
     uint32_t load_fail;
     uint32_t load_corrupt; /* So many of the next loads find other bytes than were stored. */
