@@ -67,7 +67,7 @@ extern const struct yb_stats_label yb_node_label_instructed;
     X(STORED,       COUNTER, COUNT, "stored", NULL, NULL, "blocks that a tier below has taken")     \
     X(STORED_BYTES, COUNTER, BYTES, "stored", NULL, NULL, "bytes of such blocks")                   \
     X(STORES_FAILED, COUNTER, COUNT, "stores_failed", &yb_stats_label_status, NULL,                 \
-      "blocks that it has not taken, by why: NO_SPACE, it is full; QUOTA, its write budget is spent") \
+      "blocks that it has not taken, by why; NO_SPACE and QUOTA are no failures of the medium")     \
     X(STORES_SKIPPED, COUNTER, COUNT, "stores_skipped", NULL, NULL,                                 \
       "blocks that were to be stored at once and had to wait for their eviction")                   \
     X(EVICTED_CLEAN, COUNTER, COUNT, "evicted_clean", NULL, NULL,                                   \
