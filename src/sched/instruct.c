@@ -100,14 +100,40 @@ instruct_fetch(const struct yb_sched_view *view, const struct yb_sched_plan *pla
     };
 }
 
-/* The prompt's blocks go on to where the answer is decoded, as they are computed. */
+/* How long bytes take from place to place: behind what waits there, on the slowest link. */
+static uint64_t
+way_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    const struct yb_sched_link *links[4];
+    uint32_t count = yb_sched_links_between(view->places, view->racks, from, to, links);
+    double base_ns = 0;
+    double bytes_ns = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        double waits_ns =
+            (double)links[i]->latency_ns + yb_sched_flow_backlog_ns(links[i], view->now_ns);
+        double takes_ns = links[i]->rate > 0 ? (double)bytes * 1e9 / links[i]->rate : 0;
+
+        base_ns = yb_sched_larger(base_ns, waits_ns);
+        bytes_ns = yb_sched_larger(bytes_ns, takes_ns);
+    }
+    return (uint64_t)(base_ns + bytes_ns);
+}
+
+/* The prompt's blocks go on to where the answer is decoded. An engine may send layers while it
+ * computes others; the deadline is that of one that sends all of them behind the first token. */
 static void
 instruct_stream(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
                 struct yb_sched_decision *decision)
 {
+    uint64_t bytes =
+        (uint64_t)view->request->input_tokens * yb_sched_view_cost(view, plan->place)->kv_bytes;
+    uint64_t there_ns = view->request->arrival_ns + decision->ttft_ns;
+
     if (decision->decode == decision->prefill || view->request->block_count == 0) {
         return;
     }
+    there_ns += way_ns(view, decision->prefill, decision->decode, bytes);
     *next(decision) = (struct yb_sched_instruction){
         .kind = YB_SCHED_KIND_STREAM,
         .count = view->request->block_count,
@@ -116,11 +142,10 @@ instruct_stream(const struct yb_sched_view *view, const struct yb_sched_plan *pl
         .to = decision->decode,
         .to_tier = YB_SCHED_TIER_DRAM,
         .work_class = view->request->work_class,
-        .bytes =
-            (uint64_t)view->request->input_tokens * yb_sched_view_cost(view, plan->place)->kv_bytes,
+        .bytes = bytes,
         .not_before_ns = decision->start_ns,
-        .deadline_ns = view->request->arrival_ns + decision->ttft_ns,
-        .ready_ns = view->request->arrival_ns + decision->ttft_ns,
+        .deadline_ns = there_ns,
+        .ready_ns = there_ns,
     };
 }
 

@@ -570,6 +570,7 @@ test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room(void **
     struct yb_sched_cost cost = ground_cost();
     struct ground ground;
     struct yb_sched_decision decision;
+    double bytes_ns, late_ns;
 
     (void)state;
     options.mode = YB_SCHED_MODE_DISAGGREGATED;
@@ -595,6 +596,12 @@ test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room(void **
     assert_int_equal(decision.instruction_count, 1);
     assert_int_equal(decision.instructions[0].kind, YB_SCHED_KIND_STREAM);
     assert_int_equal(decision.instructions[0].to, 3);
+    /* All of it is sent behind the first token: 10 us, and its bytes at 12.5 GB/s, of what went
+     * before no more than a block. */
+    bytes_ns = (double)decision.instructions[0].bytes / 12.5;
+    late_ns =
+        (double)(decision.instructions[0].deadline_ns - ground.now_ns) - (double)decision.ttft_ns;
+    assert_true(late_ns >= 10e3 + bytes_ns - 1 && late_ns <= 10e3 + bytes_ns * 1.1);
     /* 26.8 ms + 21 x 0.15 ms + 5121 x 33 ns */
     assert_true(fabs((double)decision.tpot_ns - (26.8e6 + 21 * 150e3 + 5121 * 33)) < 2);
     ground_close(&ground);
