@@ -30,6 +30,16 @@ yb_demo_cpu_now(void)
     return cpu;
 }
 
+double
+yb_demo_cpu_since(const struct yb_demo_cpu *before)
+{
+    struct yb_demo_cpu now = yb_demo_cpu_now();
+
+    return now.all > before->all
+               ? (double)(now.busy - before->busy) / (double)(now.all - before->all)
+               : 0;
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static int

@@ -183,7 +183,7 @@ play(struct rolling *rolling, uint32_t index)
         .atomic = index == 0,
         .lengths = rolling->lengths,
     };
-    struct yb_demo_cpu before, after;
+    struct yb_demo_cpu before;
 
     fprintf(progress_of(rolling), "%s: %u answers to %u prompts\n", names[index], rolling->answers,
             rolling->groups);
@@ -195,10 +195,7 @@ play(struct rolling *rolling, uint32_t index)
     if (!yb_demo_rollout_run(&rollout, &column->rolled)) {
         return fail(rolling, names[index], yb_status_text(YB_NO_MEMORY));
     }
-    after = yb_demo_cpu_now();
-    column->counted.cpu_busy = after.all > before.all ? (double)(after.busy - before.busy) /
-                                                            (double)(after.all - before.all)
-                                                      : 0;
+    column->counted.cpu_busy = yb_demo_cpu_since(&before);
     return count(rolling, column) && simulate(rolling, column, rollout.atomic) &&
            (yb_demo_cluster_stop(&rolling->cluster) ||
             fail(rolling, names[index], "a process did not end well"));

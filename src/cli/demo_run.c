@@ -367,7 +367,6 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
         .served = calloc(work->count, sizeof(struct yb_demo_served)),
     };
     struct yb_demo_cpu before = yb_demo_cpu_now();
-    struct yb_demo_cpu after;
     struct yb_curl *curl = NULL;
     bool done;
 
@@ -375,11 +374,8 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
     column_out->asked = work->count;
     run.begun_ns = yb_clock_now(run.clock);
     done = run.served != NULL && ride_all(&run);
-    after = yb_demo_cpu_now();
     column_out->span_s = (double)(yb_clock_now(run.clock) - run.begun_ns) / 1e9;
-    column_out->cpu_busy = after.all > before.all ? (double)(after.busy - before.busy) /
-                                                        (double)(after.all - before.all)
-                                                  : 0;
+    column_out->cpu_busy = yb_demo_cpu_since(&before);
     done = done && yb_demo_column_add_up(column_out, run.served, cost) &&
            yb_curl_create(&curl, cluster->why) == YB_OK &&
            yb_demo_column_ask(column_out, cluster, curl);

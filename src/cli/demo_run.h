@@ -134,4 +134,7 @@ struct yb_demo_cpu {
 };
 struct yb_demo_cpu yb_demo_cpu_now(void);
 
+/* Return which share of the time since then they have been busy. */
+double yb_demo_cpu_since(const struct yb_demo_cpu *before);
+
 #endif /* YB_CLI_DEMO_RUN_H */
