@@ -169,6 +169,8 @@ class Rows:
     def row(self, call, size, batch, work):
         if self.args.only and call not in self.args.only:
             return
+        if f"{call}/{size}/{batch}" in self.args.skip:
+            return
         row = {"call": call, "size": size, "batch": batch}
         try:
             value, unit = work(size, batch)
@@ -356,6 +358,7 @@ def main():
     parser.add_argument("--run-ms", type=int, default=300, help="time for each row")
     parser.add_argument("--quick", action="store_true", help="one size of each call")
     parser.add_argument("--only", type=lambda t: t.split(","), help="these calls only")
+    parser.add_argument("--skip", type=lambda t: t.split(","), default=[], help=argparse.SUPPRESS)
     parser.add_argument("--segment", type=int, default=3 * GIB, help=argparse.SUPPRESS)
     parser.add_argument("--remote-bytes", type=int, default=256 * MIB, help=argparse.SUPPRESS)
     parser.add_argument("--hold", action="store_true", help=argparse.SUPPRESS)

@@ -4,8 +4,9 @@
 
 Each side has a virtual environment of its own and a master of its own; the same script
 (engine_calls.py, kv_server.py) runs in both, in turn, several rounds; a row's figures are the
-medians of its rounds. A side that cannot run is listed with its error. No round is begun that would
-last beyond --minutes, judged by the longest one so far.
+medians of its rounds. A side that cannot run is listed with its error, and a row that it cannot do
+is not asked of it again. No round is begun that would last beyond --minutes, judged by the longest
+one so far.
 
     peer.py --ours VENV --peer VENV [--kv VENV] [--rounds 5] [--minutes 9] [--quick]
             [--only CALL,...]
@@ -78,6 +79,7 @@ class Mooncake:
 
     def __init__(self, venv, options):
         self.venv, self.options = Path(venv), options
+        self.cannot = set()  # Rows that failed: asked for once, they may take their time.
         self.environment = dict(os.environ, MC_FORCE_TCP="1", PYTHONHASHSEED="0")
         self.environment["PATH"] = f"{self.venv / 'bin'}:{self.environment['PATH']}"
 
@@ -88,11 +90,13 @@ class Mooncake:
         server = Server("master", master, port, self.environment)
         try:
             command = [str(self.venv / "bin" / "python"), str(HERE / "engine_calls.py")]
-            return run_json(
-                command + ["--master", f"127.0.0.1:{port}"] + self.options, self.environment
-            )
+            command += ["--master", f"127.0.0.1:{port}", "--skip", ",".join(sorted(self.cannot))]
+            result = run_json(command + self.options, self.environment)
         finally:
             server.end()
+        failed = [name_of(row) for row in result["rows"] if "error" in row]
+        self.cannot.update("/".join(map(str, name)) for name in failed)
+        return result
 
 
 class KeyValue:
