@@ -47,6 +47,8 @@ struct yb_tenant {
     uint64_t flush;  /* Blocks of an older epoch are misses. */
     uint64_t credit; /* Bytes that it may use here; UINT64_MAX: no limit. */
     uint64_t live;   /* GRANTED blocks of the current flush epoch. */
+    uint64_t
+        storing_bytes; /* Of blocks that are on their way down, and stay in memory meanwhile. */
     struct yb_policy
         *policy; /* Of its blocks alone: it has a limit. NULL: the one of all others. */
 };

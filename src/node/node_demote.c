@@ -25,6 +25,7 @@ storing_end(struct yb_node_storing *storing)
     struct yb_node_below *below = node->below;
 
     below->storing_bytes -= storing->block->extent.length;
+    node->tenants[storing->block->tenant].storing_bytes -= storing->block->extent.length;
     if (storing->previous != NULL) {
         storing->previous->next = storing->next;
     } else {
@@ -197,6 +198,7 @@ store(struct yb_node *node, struct yb_block *block, uint32_t number, uint8_t tri
     below->storing = storing;
     record->storing |= (uint8_t)(1u << number);
     below->storing_bytes += block->extent.length;
+    node->tenants[block->tenant].storing_bytes += block->extent.length;
     yb_node_pin(node, block);
     return YB_OK;
 }
@@ -241,16 +243,24 @@ wanted(const struct yb_node *node, const struct yb_block *block, enum yb_move_wh
     return wanted_but(node, block, when, 0);
 }
 
+/* Whether a block may be kept for its store: of the pool, and of what its tenant may have, some is
+ * left that can go at once (RULES C2). */
 static bool
 fits(const struct yb_node *node, const struct yb_block *block)
 {
+    const struct yb_tenant *tenant = &node->tenants[block->tenant];
     const struct yb_move_room room = {
         .storing_bytes = node->below->storing_bytes,
         .storing_max = node->options.pool_bytes / 8,
         .pool_bytes = node->options.pool_bytes,
     };
+    const struct yb_move_room own = {
+        .storing_bytes = tenant->storing_bytes,
+        .storing_max = tenant->credit / 8,
+        .pool_bytes = tenant->credit,
+    };
 
-    return yb_move_fits(&room, block->extent.length);
+    return yb_move_fits(&room, block->extent.length) && yb_move_fits(&own, block->extent.length);
 }
 
 /* Begin the stores of a block. Returns whether all that are wanted are under way. */

@@ -449,7 +449,9 @@ yb_node_record(struct yb_node *node, struct yb_id hash, struct yb_block **block_
     return status == YB_OK ? YB_OK : YB_NO_SPACE;
 }
 
-/* Tenants that have more than they may, since others of their blocks are elsewhere: back to it. */
+/* Tenants that have more than they may, since others of their blocks are elsewhere: back to it. Of
+ * one that has nearly as much, blocks go down ahead of time, as they do of a pool that is filling
+ * up. */
 static void
 keep_to_credits(struct yb_node *node)
 {
@@ -460,6 +462,8 @@ keep_to_credits(struct yb_node *node)
 
         if (used > credit) {
             (void)evict_bytes(node, node->tenants[tenant].policy, used - credit);
+        } else if (node->below != NULL && used > credit / 1000 * node->options.low_permille) {
+            (void)choose(node, node->tenants[tenant].policy, TAKE_NONE);
         }
     }
 }

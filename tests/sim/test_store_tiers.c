@@ -310,6 +310,64 @@ test_tiers__puts_go_on_when_the_disk_stands_still(void **state)
     store_steps_end(world);
 }
 
+static const struct yb_directory_limit limits[] = {{"default", 48000}};
+
+static void
+limit_default(struct yb_directory_options *options)
+{
+    options->limits = limits;
+    options->limit_count = 1;
+}
+
+/* What a limit drives out of memory goes down, as what the pool gives up does, and comes up again:
+ * a credit is for memory alone. */
+static void
+test_tiers__more_than_a_tenant_may_have_in_memory_is_there(void **state)
+{
+    static const char *const policies[] = {"through", "back", "selective"};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct store_world *world =
+            store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                      .nodes = 1,
+                                                      .clients = 2,
+                                                      .tiers = 1,
+                                                      .write_policy = policies[i],
+                                                      .tune_directory = limit_default});
+        uint64_t value = 0;
+
+        store_run_ms(world, 500); /* The node hears of the limit. */
+        put_many(world);
+        for (uint32_t key = 0; key < MANY; key++) {
+            assert_int_equal(store_get(world, 1, key, &value), YB_OK);
+            assert_int_equal(value, 100 + key);
+        }
+        assert_true(yb_dram_tenant_bytes(store_node(world, 0)->life->node->pool, 0) <= 48000);
+        store_steps_end(world);
+    }
+}
+
+/* C2, for a tenant at its limit: its own blocks make room, and do not wait for the disk. */
+static void
+test_tiers__a_tenant_at_its_limit_goes_on_when_the_disk_stands_still(void **state)
+{
+    struct store_world *world =
+        store_steps_begin(&(struct store_options){.seed = unit_seed("store_tiers"),
+                                                  .nodes = 1,
+                                                  .clients = 2,
+                                                  .tiers = 1,
+                                                  .tune_directory = limit_default});
+
+    (void)state;
+    store_judge_loss(world->judge);
+    store_run_ms(world, 500);
+    faults(world, 0)->stalled = true;
+    put_many(world);
+    faults(world, 0)->stalled = false;
+    store_steps_end(world);
+}
+
 /* ---- from the disk to the object store ------------------------------------------------------- */
 
 /* Memory and disk together have room for less than MANY blocks. */
@@ -850,6 +908,8 @@ main(void)
         cmocka_unit_test(test_tiers__flushed_blocks_stay_flushed),
         cmocka_unit_test(test_tiers__a_removal_is_answered_when_every_tier_has_forgotten),
         cmocka_unit_test(test_tiers__more_than_memory_holds_is_there_with_each_policy),
+        cmocka_unit_test(test_tiers__more_than_a_tenant_may_have_in_memory_is_there),
+        cmocka_unit_test(test_tiers__a_tenant_at_its_limit_goes_on_when_the_disk_stands_still),
         cmocka_unit_test(test_tiers__puts_go_on_when_the_disk_stands_still),
         cmocka_unit_test(test_tiers__what_the_disk_has_no_room_for_goes_on_to_the_object_store),
         cmocka_unit_test(test_tiers__the_disk_does_not_wait_for_the_object_store),
