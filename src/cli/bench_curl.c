@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "cli/bench_tier.h"
 #include "net/curl.h"
 #include "tier/object/s3_settings.h"
 
@@ -70,6 +71,7 @@ struct transfer {
     const struct yb_bench_curl_job *job;
     uint8_t *bytes;
     uint64_t moved;
+    uint32_t sum;
     void *headers; /* That of its body's hash; NULL: it is signed without. */
 };
 
@@ -280,7 +282,7 @@ start(struct yb_bench_curl *curl, struct transfer *transfer, const struct yb_ben
     transfer->moved = 0;
     library->slist_free_all(transfer->headers);
     transfer->headers = NULL;
-    if (job->hashes && !hash_body(library, transfer)) {
+    if (job->puts && job->sums && !hash_body(library, transfer)) {
         return false;
     }
     if (settings->host_style) {
@@ -316,6 +318,9 @@ end(struct yb_bench_curl *curl, const struct message *message, struct transfer *
     (void)library->easy_getinfo(easy, INFO_PRIVATE, transfer_out);
     (void)library->easy_getinfo(easy, INFO_CODE, &code);
     (void)library->multi_remove_handle(curl->multi, easy);
+    if ((*transfer_out)->job->sums && !(*transfer_out)->job->puts) {
+        (*transfer_out)->sum ^= yb_bench_sum((*transfer_out)->bytes, (*transfer_out)->job->size);
+    }
     return result == 0 && code == 200 &&
            (*transfer_out)->moved == (*transfer_out)->job->size + (*transfer_out)->job->more;
 }

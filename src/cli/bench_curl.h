@@ -3,8 +3,8 @@
  * bench_curl.h -- what plain libcurl makes of an S3 service: the ceiling of `yuebing bench object`.
  *
  * One multi handle, as many easy ones as requests at the same time, each with one connection that
- * it keeps; libcurl signs: a put's body too, by its SHA-256, if it is told to. Nothing of our
- * backend is in it but how its URL is understood.
+ * it keeps; libcurl signs. If it is told to, a put's body is signed too, by its SHA-256, and what
+ * is got is summed. Nothing of our backend is in it but how its URL is understood.
  *
  * Threads   The caller's, which drives the transfers.
  * Memory    The caller's bytes are borrowed for a run.
@@ -29,7 +29,7 @@ void yb_bench_curl_destroy(struct yb_bench_curl **curl);
 
 struct yb_bench_curl_job {
     bool puts;
-    bool hashes;    /* Puts: the signature is one of the body, too. */
+    bool sums;      /* Puts: the signature is one of the body, too; gets: 64 KiB by 64 KiB. */
     uint64_t epoch; /* Part of the names. */
     uint32_t count; /* Objects, ... */
     uint64_t size;  /* ... the bytes of each that are in memory, one object after the other, ... */

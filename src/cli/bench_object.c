@@ -4,11 +4,11 @@
  *
  * Large blocks: put and get at a fixed number of requests, beside the same objects asked of the
  * same medium by bare requests: no record, no checksum, no index. For S3 those are plain libcurl's
- * (bench_curl.h), of as many bytes, at the same concurrency and in the same run; what is put is
- * signed there once without a hash of the body, as nobody may who does not trust the way, and once
- * with it, as the tier does. Small blocks: a
- * thousand gets in flight, an object for each and packed, with the requests that they cost. Every
- * block that is read is compared with what was put.
+ * (bench_curl.h), of as many bytes, at the same concurrency and in the same run. The bare side runs
+ * once without any sum, which nobody may who does not trust the way or the medium, and once with
+ * those that the tier makes, so that the two ratios tell what sums cost from what the tier does.
+ * Small blocks: a thousand gets in flight, an object for each and packed, with the requests that
+ * they cost. Every block that is read is compared with what was put.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -26,6 +26,7 @@
 
 #define ROUNDS_MAX 99u
 #define FLYING     32u
+#define GET_TURNS  4u
 #define SMALL      1000u
 #define LARGE      (1ull << 20)
 #define ROWS_MAX   16u
@@ -33,15 +34,22 @@
 _Static_assert(SMALL * 65536ull <= 2 * FLYING * LARGE, "the memory holds either");
 
 /* Who moves the blocks. */
-enum way { WAY_TIER, WAY_BARE, WAY_SIGNED, WAYS };
+enum way {
+    WAY_TIER,
+    WAY_BARE,    /* The same bytes, as they are. */
+    WAY_CHECKED, /* And the sums of them that the tier makes. */
+    WAYS
+};
 
 struct row {
     const char *op;
     const char *layout;
     uint64_t size;
     double gbps;
-    double bare_gbps;   /* 0: not measured. */
-    double signed_gbps; /* The same, body and all: S3 puts alone. */
+    double bare_gbps;     /* 0: not measured. */
+    double checked_gbps;  /* With sums. */
+    double ratio;         /* To the first ... */
+    double ratio_checked; /* ... and to the second; 0: not measured. */
     double ops_per_s;
     double requests; /* Per block. */
     double p50_us;
@@ -55,6 +63,7 @@ struct item {
     struct iovec iov;
     uint8_t *bytes;
     char key[32];
+    uint32_t sum; /* Of a bare request. */
     uint64_t begun_ns;
     double took_us;
 };
@@ -174,8 +183,24 @@ on_bare(struct yb_object_request *request, enum yb_status status)
     ended((struct item *)((uint8_t *)request - offsetof(struct item, bare)), status);
 }
 
+/* On a thread of the medium's, as the tier's own. */
 static void
-start_bare(struct scene *scene)
+sum_before(struct yb_object_request *request)
+{
+    struct item *item = (struct item *)((uint8_t *)request - offsetof(struct item, bare));
+
+    item->sum ^= yb_bench_sum(item->bytes, item->iov.iov_len);
+}
+
+static enum yb_status
+sum_after(struct yb_object_request *request)
+{
+    sum_before(request);
+    return YB_OK;
+}
+
+static void
+start_bare(struct scene *scene, bool sums)
 {
     struct item *item = &scene->items[scene->next];
     struct yb_object_request *request = &item->bare;
@@ -185,6 +210,8 @@ start_bare(struct scene *scene)
     item->begun_ns = now_ns();
     request->done = on_bare;
     request->verb = scene->puts ? YB_OBJECT_PUT : YB_OBJECT_GET;
+    request->before = sums && scene->puts ? sum_before : NULL;
+    request->after = sums && !scene->puts ? sum_after : NULL;
     request->bytes.iov = &item->iov;
     request->bytes.iov_count = 1;
     request->deadline_ns = YB_NEVER;
@@ -199,11 +226,11 @@ start_bare(struct scene *scene)
 /* ---- one run --------------------------------------------------------------------------------- */
 
 static double
-run_curl(struct scene *scene, bool hashes)
+run_curl(struct scene *scene, bool sums)
 {
     const struct yb_bench_curl_job job = {
         .puts = scene->puts,
-        .hashes = hashes,
+        .sums = sums,
         .epoch = scene->epoch,
         .count = scene->count,
         .size = scene->size,
@@ -226,7 +253,7 @@ run_loop(struct scene *scene, uint32_t flying, enum way way)
         while (scene->next < scene->count && scene->under_way < flying &&
                scene->tier.status == YB_OK) {
             if (way != WAY_TIER) {
-                start_bare(scene);
+                start_bare(scene, way == WAY_CHECKED);
             } else {
                 start_next(scene);
             }
@@ -250,7 +277,7 @@ run(struct scene *scene, bool puts, uint32_t flying, enum way way)
             memset(scene->items[i].bytes, 0, scene->size);
         }
     }
-    took = way != WAY_TIER && scene->curl != NULL ? run_curl(scene, way == WAY_SIGNED)
+    took = way != WAY_TIER && scene->curl != NULL ? run_curl(scene, way == WAY_CHECKED)
                                                   : run_loop(scene, flying, way);
     for (uint32_t i = 0; !puts && i < scene->count; i++) {
         scene->wrong += !yb_bench_check(scene->items[i].bytes, i * scene->size, scene->size, 0);
@@ -338,42 +365,94 @@ set_size(struct scene *scene, uint64_t size, uint32_t count)
     }
 }
 
-/* Those that there are take turns, each first in its turn; the best run of each counts. */
+/* What the ways took in each round, for as many blocks. */
+struct rounds {
+    double seconds[WAYS][ROUNDS_MAX];
+    struct outcome best; /* Of the tier's runs: its latencies. */
+};
+
+static bool
+run_once(struct scene *scene, struct rounds *rounds, uint64_t round, bool puts, enum way way)
+{
+    double took = run(scene, puts, FLYING, way);
+
+    rounds->seconds[way][round] += took;
+    if (way == WAY_TIER && took > 0 && (rounds->best.seconds == 0 || took < rounds->best.seconds)) {
+        look(scene, took, &rounds->best);
+    }
+    return took > 0;
+}
+
+/* One round: the ways take turns, each first in its turn, so that what else goes on meets all. Gets
+ * are short, and have several turns. */
+static bool
+measure_round(struct scene *scene, struct rounds *puts, struct rounds *gets, uint64_t round)
+{
+    bool ok = true;
+
+    scene->epoch++;
+    for (uint64_t i = 0; ok && i < WAYS; i++) {
+        ok = run_once(scene, puts, round, true, (enum way)((i + round) % WAYS));
+    }
+    for (uint64_t i = 0; ok && i < (uint64_t)WAYS * GET_TURNS; i++) {
+        ok = run_once(scene, gets, round, false, (enum way)((i + i / WAYS + round) % WAYS));
+    }
+    return ok;
+}
+
+/* The middle of the rounds' ratios, and not the ratio of the middles: the ways of one round have
+ * met the same machine. */
+static double
+ratio_to(const struct rounds *rounds, enum way way, uint64_t count)
+{
+    double ratios[ROUNDS_MAX];
+
+    for (uint64_t i = 0; i < count; i++) {
+        ratios[i] = rounds->seconds[way][i] / rounds->seconds[WAY_TIER][i];
+    }
+    return yb_bench_median(ratios, count);
+}
+
+static void
+add_large(struct scene *scene, bool puts, struct rounds *rounds, uint64_t count)
+{
+    struct outcome outcome = rounds->best;
+    double gigabytes = (double)(scene->count * scene->size) / 1e9 * (puts ? 1 : GET_TURNS);
+    struct row *row;
+
+    outcome.seconds = 1; /* Rates are those of the middle round. */
+    row = add_row(scene, puts ? "put" : "get", "block", &outcome);
+    row->ratio = ratio_to(rounds, WAY_BARE, count);
+    row->ratio_checked = ratio_to(rounds, WAY_CHECKED, count);
+    row->gbps = gigabytes / yb_bench_median(rounds->seconds[WAY_TIER], count);
+    row->ops_per_s = row->gbps * 1e9 / (double)scene->size;
+    row->bare_gbps = gigabytes / yb_bench_median(rounds->seconds[WAY_BARE], count);
+    row->checked_gbps = gigabytes / yb_bench_median(rounds->seconds[WAY_CHECKED], count);
+}
+
 static bool
 measure_large(struct scene *scene, uint64_t rounds)
 {
-    struct outcome best[2][WAYS] = {0};
+    struct rounds *both = calloc(2, sizeof(*both));
+    uint64_t before = requests_of(scene);
+    bool ok = both != NULL;
 
     set_size(scene, LARGE, 2 * FLYING);
-    for (uint64_t round = 0; round < rounds; round++) {
-        scene->epoch++;
-        for (uint64_t i = 0; i < 2 * WAYS; i++) {
-            bool puts = i < WAYS;
-            enum way way = (enum way)((i + round) % WAYS);
-            double took;
+    for (uint64_t round = 0; ok && round < rounds; round++) {
+        ok = measure_round(scene, &both[0], &both[1], round);
+    }
+    if (ok) {
+        double each = (double)(rounds * scene->count * (1 + GET_TURNS));
 
-            if (way == WAY_SIGNED && (!puts || scene->curl == NULL)) {
-                continue;
-            }
-            took = run(scene, puts, FLYING, way);
-            if (took == 0) {
-                return false;
-            }
-            if (best[puts][way].seconds == 0 || took < best[puts][way].seconds) {
-                look(scene, took, &best[puts][way]);
-            }
+        add_large(scene, true, &both[0], rounds);
+        add_large(scene, false, &both[1], rounds);
+        /* Beyond 1: second requests for blocks that were late, and what was tried again. */
+        for (uint32_t i = 0; i < 2; i++) {
+            scene->rows[i].requests = (double)(requests_of(scene) - before) / each;
         }
     }
-    for (int puts = 1; puts >= 0; puts--) {
-        struct row *row = add_row(scene, puts == 1 ? "put" : "get", "block", &best[puts][WAY_TIER]);
-        double gigabytes = (double)(scene->count * scene->size) / 1e9;
-
-        row->bare_gbps = gigabytes / best[puts][WAY_BARE].seconds;
-        row->signed_gbps =
-            best[puts][WAY_SIGNED].seconds == 0 ? 0 : gigabytes / best[puts][WAY_SIGNED].seconds;
-        row->requests = 1;
-    }
-    return true;
+    free(both);
+    return ok;
 }
 
 static bool
@@ -408,16 +487,14 @@ print_json(struct scene *scene)
 
     for (uint32_t i = 0; i < scene->row_count; i++) {
         const struct row *row = &scene->rows[i];
-        double ratio = row->bare_gbps > 0 ? row->gbps / row->bare_gbps : 0;
-        double to_signed = row->signed_gbps > 0 ? row->gbps / row->signed_gbps : 0;
 
         (void)json_array_append_new(
-            array,
-            json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "op", row->op,
-                      "layout", row->layout, "size", (json_int_t)row->size, "gbps", row->gbps,
-                      "bare_gbps", row->bare_gbps, "ratio", ratio, "signed_gbps", row->signed_gbps,
-                      "ratio_signed", to_signed, "ops_per_s", row->ops_per_s, "requests_per_block",
-                      row->requests, "p50_us", row->p50_us, "p99_us", row->p99_us));
+            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "op",
+                             row->op, "layout", row->layout, "size", (json_int_t)row->size, "gbps",
+                             row->gbps, "bare_gbps", row->bare_gbps, "ratio", row->ratio,
+                             "checked_gbps", row->checked_gbps, "ratio_checked", row->ratio_checked,
+                             "ops_per_s", row->ops_per_s, "requests_per_block", row->requests,
+                             "p50_us", row->p50_us, "p99_us", row->p99_us));
     }
     return yb_output_json(scene->cli->out, json_pack("{s:s, s:i, s:o}", "bench", "object",
                                                      "concurrency", (int)FLYING, "rows", array)) ==
@@ -429,22 +506,23 @@ print_json(struct scene *scene)
 static int
 print_table(struct scene *scene)
 {
-    static const char *const columns[] = {"op",     "layout",      "size",     "GB/s",
-                                          "bare",   "bare signed", "blocks/s", "requests/block",
-                                          "p50 us", "p99 us"};
+    static const char *const columns[] = {"op",       "layout",         "size",         "GB/s",
+                                          "bare",     "ratio",          "bare checked", "ratio",
+                                          "blocks/s", "requests/block", "p50 us",       "p99 us"};
     struct yb_output_table *table = NULL;
-    bool ok = yb_output_table_create(columns, 10, &table) == YB_OK;
+    bool ok = yb_output_table_create(columns, 12, &table) == YB_OK;
 
     for (uint32_t i = 0; ok && i < scene->row_count; i++) {
         const struct row *row = &scene->rows[i];
-        const double values[7] = {row->gbps,     row->bare_gbps, row->signed_gbps, row->ops_per_s,
-                                  row->requests, row->p50_us,    row->p99_us};
-        char cells[8][32];
-        const char *list[10] = {row->op, row->layout, cells[7]};
+        const double values[9] = {row->gbps,         row->bare_gbps,     row->ratio,
+                                  row->checked_gbps, row->ratio_checked, row->ops_per_s,
+                                  row->requests,     row->p50_us,        row->p99_us};
+        char cells[10][32];
+        const char *list[12] = {row->op, row->layout, cells[9]};
 
-        (void)snprintf(cells[7], sizeof(cells[7]), "%llu", (unsigned long long)row->size);
-        for (uint32_t k = 0; k < 7; k++) {
-            (void)snprintf(cells[k], sizeof(cells[k]), "%.*f", k < 3 || k == 4 ? 3 : 0, values[k]);
+        (void)snprintf(cells[9], sizeof(cells[9]), "%llu", (unsigned long long)row->size);
+        for (uint32_t k = 0; k < 9; k++) {
+            (void)snprintf(cells[k], sizeof(cells[k]), "%.*f", k < 5 || k == 6 ? 3 : 0, values[k]);
             list[k + 3] = cells[k];
         }
         ok = yb_output_table_add(table, list) == YB_OK;
@@ -500,7 +578,7 @@ int
 yb_bench_object(struct yb_cli *cli)
 {
     struct scene *scene = calloc(1, sizeof(*scene));
-    uint64_t rounds = 3;
+    uint64_t rounds = 5;
     int result = YB_CLI_EXIT_FAILED;
 
     if (scene == NULL || !yb_cli_option_number(cli, "rounds", 1, ROUNDS_MAX, &rounds)) {

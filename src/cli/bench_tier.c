@@ -2,6 +2,7 @@
 #include "cli/bench_tier.h"
 
 #include "base/check.h"
+#include "base/crc32c.h"
 
 /* ---- what the tier tells --------------------------------------------------------------------- */
 
@@ -138,4 +139,17 @@ yb_bench_tier_fini(struct yb_bench_tier *bench)
     if (bench->loop != NULL) {
         yb_loop_destroy(&bench->loop);
     }
+}
+
+uint32_t
+yb_bench_sum(const uint8_t *bytes, uint64_t size)
+{
+    uint32_t sum = 0;
+
+    for (uint64_t at = 0; at < size; at += YB_TIER_CHUNK_BYTES) {
+        uint64_t left = size - at;
+
+        sum ^= yb_crc32c(bytes + at, left < YB_TIER_CHUNK_BYTES ? left : YB_TIER_CHUNK_BYTES);
+    }
+    return sum;
 }

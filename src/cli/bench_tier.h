@@ -53,4 +53,8 @@ void yb_bench_tier_fini(struct yb_bench_tier *bench);
 /* Note how an operation, or anything else, has ended. */
 void yb_bench_tier_note(struct yb_bench_tier *bench, enum yb_status status);
 
+/* Make the sums that a tier makes of a value, for a bare side that is to do as much; what comes of
+ * them is of no use. */
+uint32_t yb_bench_sum(const uint8_t *bytes, uint64_t size);
+
 #endif /* YB_CLI_BENCH_TIER_H */

@@ -109,7 +109,7 @@ def _():
     with tempfile.TemporaryDirectory() as folder:
         found = bench("object", "--rounds", "1", "--store", f"file:{folder}")
         rows = rows_of(found, "object", ("op", "layout", "size", "gbps", "bare_gbps", "ratio",
-                                         "signed_gbps", "ratio_signed", "ops_per_s",
+                                         "checked_gbps", "ratio_checked", "ops_per_s",
                                          "requests_per_block", "p50_us", "p99_us"))
         gets = {(row["layout"], row["size"]): row for row in rows if row["op"] == "get"}
         expect(gets["block", 4096]["requests_per_block"] == 1, f"{gets}")
