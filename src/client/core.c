@@ -635,6 +635,8 @@ yb_client_core_create(const struct yb_client_core_options *options, struct yb_ne
     core->magic = YB_CORE_MAGIC;
     core->options = *options;
     core->options.members_ms = options->members_ms != 0 ? options->members_ms : 1000;
+    core->options.near_bytes_min =
+        options->near_bytes_min != 0 ? options->near_bytes_min : YB_CORE_NEAR_BYTES_MIN;
     core->options.tenant =
         options->tenant != NULL && options->tenant[0] != '\0' ? options->tenant : "default";
     core->net = net;

@@ -67,6 +67,7 @@ struct yb_client_core_options {
      * outlives the core, and ends before the loop does. */
     struct yb_transfer *engine;
     const char *engine_address; /* Where it listens. */
+    uint32_t near_bytes_min;    /* Less goes in frames, also where it is near; 0: 16384. */
     struct yb_stats *stats;
     struct yb_log *log;
     yb_span_random_fn *random;

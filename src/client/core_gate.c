@@ -32,7 +32,7 @@ yb_core_gate_measure(struct yb_core_io *io, enum yb_core_route route, uint64_t b
 static struct yb_gate_path
 path_of(const struct yb_client_core *core, const struct yb_core_member *member, uint64_t bytes)
 {
-    bool near = member->near != 0 && bytes >= YB_CORE_NEAR_BYTES_MIN;
+    bool near = member->near != 0 && bytes >= core->options.near_bytes_min;
     enum yb_core_route route = near ? YB_CORE_NEAR : YB_CORE_FRAMES;
     bool local = core->choices[member - core->members].local;
     struct yb_gate_path path = member->paths[route];

@@ -249,7 +249,8 @@ struct yb_stripe_job;
 
 #define YB_CORE_RANDOM 64u
 
-#define YB_CORE_NEAR_BYTES_MIN 16384u /* Less goes in frames, also where there is a nearer way. */
+/* Below this a frame there and back costs less than a pin and a read. */
+#define YB_CORE_NEAR_BYTES_MIN 16384u
 
 struct yb_client_core {
     uint32_t magic;

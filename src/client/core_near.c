@@ -17,7 +17,6 @@
 #include "base/check.h"
 #include "client/core_internal.h"
 
-/* Below this a frame there and back costs less than a pin and a read. */
 #define PIN_MS         5000u
 #define MARGIN_NS      (2 * YB_NS_PER_MS) /* And a hundredth of a pin, for clocks that drift. */
 #define GIVE_NS        (2 * YB_NS_PER_MS)
@@ -229,7 +228,7 @@ yb_core_get_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
         return YB_CORE_NOWHERE;
     }
     if (core->near == NULL || member->near == 0 || item->frames ||
-        item->room < YB_CORE_NEAR_BYTES_MIN ||
+        item->room < core->options.near_bytes_min ||
         (yb_core_nearness(core, member) & YB_TRANSFER_NEAR_MAPS) == 0) {
         return YB_CORE_FRAMES;
     }

@@ -99,7 +99,7 @@ yb_core_put_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
         return !item->frames && member->wire.data_address[0] != 0 ? YB_CORE_NEAR : YB_CORE_NOWHERE;
     }
     if (core->near == NULL || member->near == 0 || item->frames ||
-        item->room < YB_CORE_NEAR_BYTES_MIN ||
+        item->room < core->options.near_bytes_min ||
         (yb_core_nearness(core, member) & needed) != needed ||
         !can_hold(core, &work->batch->items[index])) {
         return YB_CORE_FRAMES;

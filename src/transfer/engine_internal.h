@@ -59,6 +59,7 @@ struct yb_transfer_ground {
     struct yb_io *const *ios;   /* One for each worker, driven by the caller; NULL: threads. */
     void (*wait)(void *driver); /* With ios: let something happen, in place of sleeping. */
     void *driver;
+    bool near; /* With ios: every peer is as near as one that maps our memory. */
 };
 
 /* What a worker of the engine has beside its loop and net. */

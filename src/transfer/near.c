@@ -74,6 +74,9 @@ yb_transfer_nearness(struct yb_transfer *engine, yb_transfer_peer peer)
     struct yb_shm_session_info info;
 
     YB_ASSERT_OBJ(engine, YB_TRANSFER_MAGIC);
+    if (engine->ground.near) {
+        return YB_TRANSFER_NEAR_MAPS | YB_TRANSFER_NEAR_READS;
+    }
     session = engine->shm != NULL ? yb_shm_session_of(engine->shm, peer) : NULL;
     if (session == NULL) {
         return 0;

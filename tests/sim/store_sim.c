@@ -5,8 +5,9 @@
  *   the faults are over everything works and nothing is left.
  * Method: for each seed a cluster, a network and a mood are drawn. Random batches over few keys
  *   meet what the mood allows: in a calm world nothing may get lost at all; with restarts the
- *   directory dies and comes back at once; in a rough one everything fails. store_judge.h says
- *   what is checked after every step, and in the end.
+ *   directory dies and comes back at once; in a rough one everything fails. For a sixth of the
+ *   seeds clients are on nodes' machines, and read and are read there (store_beside.h).
+ *   store_judge.h says what is checked after every step, and in the end.
  *
  * Usage: store_sim [--seeds N] [--from S] [--repeat S] [--trace]
  */
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "seeds.h"
+#include "store_beside.h"
 #include "store_judge.h"
 #include "store_world.h"
 
@@ -39,6 +41,7 @@ struct outcome {
     uint32_t missed;
     uint32_t doubted;
     uint32_t hard;
+    bool near;
     enum mood mood;
 };
 
@@ -121,6 +124,17 @@ draw_parts(struct store_options *options, uint64_t *state)
     }
 }
 
+/* Whether clients are on nodes' machines. Where values may get lost there is little room, so that
+ * memory is soon somebody else's. */
+static void
+draw_near(struct store_options *options, uint64_t *state, enum mood mood)
+{
+    options->near = draw(state, 6) == 0;
+    if (options->near && mood == ROUGH) {
+        options->pool_bytes = (64u + 32u * draw(state, 3)) * 1024u;
+    }
+}
+
 static struct store_options
 draw_options(uint64_t seed, enum mood *mood_out)
 {
@@ -143,7 +157,23 @@ draw_options(uint64_t seed, enum mood *mood_out)
     }
     draw_tiers(&options, &state);
     draw_parts(&options, &state);
+    draw_near(&options, &state, *mood_out);
     return options;
+}
+
+/* How fast memory of the machine is read: now and then only after other things have happened, or
+ * when a pin's time is over. */
+static void
+draw_near_links(struct walk *walk)
+{
+    struct yb_sim_link link = yb_sim_link_default();
+
+    for (uint32_t i = 0; walk->world->options.near && i < walk->world->options.clients; i++) {
+        link.delay_ns = PICK(walk, 1, 1, 20, 60) * YB_NS_PER_MS;
+        link.bytes_per_s = PICK(walk, 50000, 1000000, 1000000);
+        link.piece_bytes_max = 500;
+        store_near_link(store_client(walk->world, i), &link);
+    }
 }
 
 static void
@@ -169,6 +199,7 @@ draw_link(struct walk *walk)
         link.drop_ppm = 0; /* A loss costs as much as a lease. */
     }
     yb_sim_set_link(walk->world->sim, NULL, NULL, &link);
+    draw_near_links(walk);
 }
 
 static void
@@ -178,7 +209,7 @@ draw_clocks(struct walk *walk)
 
     for (uint32_t i = 0; i < world->role_count; i++) {
         if (below(walk, 2) == 0) {
-            yb_sim_host_set_drift(world->roles[i].host, (int32_t)below(walk, 160000) - 80000);
+            store_drift(&world->roles[i], (int32_t)below(walk, 160000) - 80000);
             yb_sim_host_set_wall(world->roles[i].host,
                                  ((int64_t)below(walk, 20000) - 10000) * (int64_t)YB_NS_PER_S);
         }
@@ -338,8 +369,7 @@ act_on_process(struct walk *walk)
         break;
     case 3:
         TRACE(walk, "skip of %u", number_of(walk, role));
-        yb_sim_host_skip(role->host, PICK(walk, 1, 50, 700) * YB_NS_PER_MS);
-        role->resumed_ns = yb_sim_now_ns(walk->world->sim);
+        store_skip(role, PICK(walk, 1, 50, 700) * YB_NS_PER_MS);
         break;
     default:
         if (role->stalled) {
@@ -574,6 +604,7 @@ run_seed(uint64_t seed, const char *repeat, bool trace)
     struct walk walk = {.mood = outcome.mood, .trace = trace};
     uint32_t actions;
 
+    outcome.near = options.near;
     options.repeat = repeat;
     walk.world = store_world_create(&options);
     walk.keys = PICK(&walk, 1, 4, KEYS_MAX, KEYS_MAX);
@@ -637,6 +668,14 @@ read_options(int count, char **words, struct asked *asked)
     return asked->seeds > 0;
 }
 
+/* Messages that name the caller's memory have other bytes each time; nothing hangs on them. */
+static bool
+is_same(const struct outcome *one, const struct outcome *other)
+{
+    return one->steps == other->steps && one->good == other->good && one->missed == other->missed &&
+           one->doubted == other->doubted && (one->near || one->fingerprint == other->fingerprint);
+}
+
 static void
 show(uint64_t seed, const struct outcome *outcome)
 {
@@ -673,7 +712,7 @@ main(int argc, char **argv)
         if (seed % TWICE_EVERY == 0) {
             struct outcome again = run_seed(seed, repeat, false);
 
-            if (again.fingerprint != outcome.fingerprint) {
+            if (!is_same(&again, &outcome)) {
                 printf("not ok 1 - seed %llu does not repeat itself\n", (unsigned long long)seed);
                 return 1;
             }

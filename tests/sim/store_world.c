@@ -7,7 +7,7 @@
 
 #include "client/stripe.h"
 #include "net/loop.h"
-#include "transfer/engine_internal.h"
+#include "store_beside.h"
 
 #define GUARD      16u
 #define GUARD_BYTE 0xa5
@@ -139,8 +139,8 @@ judge_reuse(const struct store_op *op)
 
 /* ---- lives ---------------------------------------------------------------------------------- */
 
-static void
-random_of_life(void *context, void *out, size_t bytes)
+void
+store_random(void *context, void *out, size_t bytes)
 {
     struct store_life *life = context;
     uint8_t *to = out;
@@ -172,11 +172,13 @@ run_jobs(struct yb_task *task)
         jobs = op->job_next;
         op->batch.deadline_ns += yb_loop_now(life->loop);
         op->began_ns = yb_sim_now_ns(life->world->sim);
+        store_engine_lend(life, op);
         status = yb_stripe_submit(life->client, &op->batch);
         op->accepted = status == YB_OK;
         store_judge_began(life->world->judge, op);
         if (!op->accepted) {
             STORE_CHECK(life->world, status == YB_AGAIN || status == YB_CLOSED);
+            store_engine_take_back(life, op);
             op->batch.status = status;
             op->done = 1;
             life->world->open--;
@@ -259,7 +261,7 @@ make_directory(struct store_life *life)
         .records_max = 4096,
         .writes_max = 1024,
         .events_max = 1024,
-        .random = random_of_life,
+        .random = store_random,
         .random_context = life,
     };
     char why[256];
@@ -269,60 +271,6 @@ make_directory(struct store_life *life)
     }
     STORE_CHECK(world, yb_directory_create(&options, &life->directory, why, sizeof(why)) == YB_OK);
     return yb_directory_service(life->directory);
-}
-
-static void
-run_engine(void *arg)
-{
-    struct store_life *life = arg;
-
-    if (life->engine_loop != NULL) {
-        yb_loop_turn(life->engine_loop, YB_NEVER);
-    }
-}
-
-/* What an engine does in place of sleeping: only its own end waits. */
-static void
-wait_for_engine(void *driver)
-{
-    yb_loop_turn(((struct store_life *)driver)->engine_loop, 0);
-}
-
-/* A node's engine, through which its pool can be read from beside it. */
-static void
-make_engine(struct store_life *life)
-{
-    struct yb_io *io;
-    char listen[YB_ADDRESS_TEXT_BYTES];
-    char why[256];
-    struct yb_address address;
-    struct yb_transfer_options options = {
-        .struct_bytes = sizeof(options),
-        .listen = listen,
-        .insecure = true,
-        .workers = 1,
-        .paths = YB_TRANSFER_PATH_TCP,
-        .streams = 1,
-        .regions_max = 8,
-        .batches_max = 16,
-    };
-    struct yb_transfer_ground ground = {
-        .clock = yb_sim_host_clock(life->role->host),
-        .random = random_of_life,
-        .random_context = life,
-        .identity = life->self.identity,
-        .ios = &io,
-        .wait = wait_for_engine,
-        .driver = life,
-    };
-
-    yb_sim_host_address(life->role->host, STORE_PORT + 1, &address);
-    yb_address_format(&address, listen);
-    life->engine_process = yb_sim_process_create(life->role->host, "engine", run_engine, life);
-    io = yb_sim_process_io(life->engine_process);
-    STORE_CHECK(life->world,
-                yb_transfer_create_on(&ground, &options, &life->engine, why, sizeof(why)) == YB_OK);
-    life->engine_loop = life->engine->workers[0].loop;
 }
 
 static enum yb_status
@@ -382,7 +330,7 @@ make_node(struct store_life *life)
         .name = life->name,
         .directory = directory_list(world),
         .address = life->address,
-        .host = {{(uint8_t)(life->role->number + 1), 0x77}},
+        .host = store_machine(life->role),
         .pool_bytes = world->options.pool_bytes,
         .pool_memory = life->role->memory,
         .numa_node = UINT32_MAX,
@@ -392,7 +340,7 @@ make_node(struct store_life *life)
         .tier_count = world->options.tiers,
         .below_max = 4096,
         .write_policy = world->options.write_policy,
-        .random = random_of_life,
+        .random = store_random,
         .random_context = life,
     };
     char why[256];
@@ -401,9 +349,10 @@ make_node(struct store_life *life)
         world->options.tune_node(life->role->number, &options);
     }
     memset(life->role->memory, 0xdd, world->options.pool_bytes); /* Nothing survives. */
-    if (world->options.engines) {
-        make_engine(life);
+    if (world->options.engines || world->options.near) {
+        store_engine_make(life);
         options.engine = life->engine;
+        options.engine_address = life->engine_address;
     }
     STORE_CHECK(world, yb_node_create(&options, &life->node, why, sizeof(why)) == YB_OK);
     return yb_node_service(life->node);
@@ -419,10 +368,17 @@ make_client(struct store_life *life)
         .calls_max = 16,
         .members_ms = 100,
         .part_bytes = life->world->options.part_bytes,
-        .random = random_of_life,
+        .random = store_random,
         .random_context = life,
     };
 
+    if (life->world->options.near) {
+        store_engine_make(life);
+        options.host = store_machine(life->role);
+        options.engine = life->engine;
+        options.engine_address = life->engine_address;
+        options.near_bytes_min = 1;
+    }
     if (life->world->options.tune_client != NULL) {
         life->world->options.tune_client(life->role->number, &options);
     }
@@ -437,7 +393,7 @@ make_net(struct store_life *life, const struct yb_service *service)
         .self = &life->self,
         .service = service,
         .replay = life->replay,
-        .random = random_of_life,
+        .random = store_random,
         .random_context = life,
     };
 
@@ -554,6 +510,7 @@ bury(struct store_life *life)
     yb_net_shut(life->net);
     do {
         STORE_CHECK(world, turns++ < 1000);
+        store_engine_turn(life);
         yb_loop_turn(life->loop, 0);
     } while (!at_rest(life));
     yb_loop_turn(life->loop, 0);
@@ -567,10 +524,7 @@ bury(struct store_life *life)
     }
     yb_net_destroy(&life->net);
     yb_replay_destroy(&life->replay);
-    if (life->engine != NULL) {
-        yb_transfer_destroy(&life->engine);
-        yb_sim_process_destroy(&life->engine_process);
-    }
+    store_engine_destroy(life);
     yb_loop_destroy(&life->loop);
     yb_sim_process_destroy(&life->process);
     free(life);
@@ -591,10 +545,8 @@ store_crash(struct store_role *role, enum yb_sim_death how)
         role->silent = true;
     } else {
         yb_sim_process_crash(role->life->process, how);
-        if (role->life->engine != NULL) {
-            yb_sim_process_crash(role->life->engine_process, how);
-        }
     }
+    store_engine_crash(role->life, how);
     bury(role->life);
 }
 
@@ -658,6 +610,7 @@ add_role(struct store_world *world, enum store_kind kind, uint32_t number)
     role->kind = kind;
     role->number = number;
     role->host = yb_sim_host_create(world->sim, name, ip);
+    store_beside_make(role);
     if (kind == STORE_NODE) {
         role->memory = malloc(world->options.pool_bytes);
         STORE_CHECK(world, role->memory != NULL);
@@ -828,6 +781,7 @@ on_done(struct yb_client_batch *batch)
     }
     judge_guards(op);
     op->orphan = op->life->over;
+    store_engine_take_back(op->life, op);
     store_judge_ended(world->judge, op);
     reuse_memory(op);
 }
@@ -839,9 +793,10 @@ store_op(struct store_world *world, uint32_t client, uint8_t kind, const uint32_
     struct store_op *op = calloc(1, sizeof(*op));
 
     STORE_CHECK(world, op != NULL && count <= STORE_BATCH_MAX);
-    op->memory = malloc((count + 1) * (size_t)(STORE_VALUE_MAX + GUARD));
+    op->memory_bytes = (count + 1) * (size_t)(STORE_VALUE_MAX + GUARD);
+    op->memory = malloc(op->memory_bytes);
     STORE_CHECK(world, op->memory != NULL);
-    memset(op->memory, GUARD_BYTE, (count + 1) * (size_t)(STORE_VALUE_MAX + GUARD));
+    memset(op->memory, GUARD_BYTE, op->memory_bytes);
     op->world = world;
     op->client = client;
     op->number = world->op_count++;

@@ -53,6 +53,7 @@ struct store_options {
     const char *policy;       /* NULL: the node's default. */
     bool verify;              /* Nodes sum what they hold. */
     bool engines;             /* Nodes lend their pools, to who reads them from beside. */
+    bool near;                /* So they do, and each client is on a node's machine. */
     uint32_t tiers;           /* Below each node's memory: 0 to 2. */
     uint64_t tier_bytes;      /* Of each; 0: 1 MiB. */
     uint64_t object_bytes;    /* Of the second; 0: as much. */
@@ -86,6 +87,7 @@ struct store_life {
     struct yb_transfer *engine; /* A node's, or NULL. */
     struct yb_loop *engine_loop;
     struct yb_sim_process *engine_process;
+    char engine_address[YB_ADDRESS_TEXT_BYTES];
     struct yb_task task;
     struct store_op *jobs; /* To be submitted inside a turn of the loop; newest first. */
     char name[16];
@@ -98,8 +100,9 @@ struct store_role {
     uint32_t number; /* Among its kind. */
     uint64_t incarnation;
     struct yb_sim_host *host;
-    struct store_life *life; /* NULL: down. */
-    void *memory;            /* A node's pool. */
+    struct yb_sim_host *beside; /* Of a node's engine, if it has one of its own; or NULL. */
+    struct store_life *life;    /* NULL: down. */
+    void *memory;               /* A node's pool. */
     /* A node's disk and object store: they outlive it. */
     struct yb_memory_medium *media[YB_NODE_TIERS_MAX];
     struct yb_node_tier tiers[YB_NODE_TIERS_MAX];
@@ -124,6 +127,7 @@ struct store_op {
     uint64_t values[STORE_BATCH_MAX]; /* put: which value; get, after OK: which was read. */
     char names[STORE_BATCH_MAX][16];
     uint8_t *memory; /* Values, each with a guard behind it. */
+    size_t memory_bytes;
     uint64_t began_ns;
     uint64_t ended_ns;
     bool accepted;
@@ -203,6 +207,9 @@ enum yb_status store_get(struct store_world *world, uint32_t client, uint32_t ke
                          uint64_t *value_out);
 enum yb_status store_exist(struct store_world *world, uint32_t client, uint32_t key);
 enum yb_status store_remove(struct store_world *world, uint32_t client, uint32_t key);
+
+/* Random bytes for a life (yb_span_random_fn). */
+void store_random(void *life, void *out, size_t bytes);
 
 /* The rules that hold at any time (RULES H); fails the world if one does not. */
 void store_check(struct store_world *world);
