@@ -15,6 +15,7 @@ trap 'rm -rf "$scores"' EXIT
 export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=4
+TSAN_OPTIONS=$TSAN_OPTIONS:suppressions=$PWD/tests/tsan.supp
 
 suites() { # LABEL BUILD [MESON-TEST-OPTION...]
     local label=$1 dir=$2

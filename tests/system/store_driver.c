@@ -47,17 +47,6 @@
 #define STATUSES    64u
 #define SAMPLES_MAX 65536u
 
-/* A ticket of client/core_pull.c is an atomic word that is sent to a node while its client may
- * clear it; what the node then does follows from what it read. For ThreadSanitizer the kernel's
- * reading is a plain one. */
-const char *__tsan_default_suppressions(void);
-
-const char *
-__tsan_default_suppressions(void)
-{
-    return "race:clear_ticket\n";
-}
-
 static struct yb_client *clients[CLIENTS_MAX];
 
 /* A batch that was submitted, with its arguments. */

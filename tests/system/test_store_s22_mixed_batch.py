@@ -40,7 +40,8 @@ def healthy_ones_come_at_once():
         expect(set(again.items[503:513]) <= {"TIMED_OUT", "PEER_LOST", "UNREACHABLE"},
                f"{again.items[500:515]}")
         print(f"# again: {again['ms']} ms")
-        expect(again["ms"] < 0.7 * D_MS, f"a node that is known to be bad: {again['ms']} ms")
+        if SLOWER == 1:  # That is known for a while, which a sanitizer's look at all bytes takes.
+            expect(again["ms"] < 0.7 * D_MS, f"a node that is known to be bad: {again['ms']} ms")
         expect(found["ms"] <= 1.2 * D_MS, f"{found['ms']} ms")
         store.nodes[2].go_on()
         until(lambda: b.get(keys, bytes=BYTES).sound().counted["OK"] == 997, "it is well again")
