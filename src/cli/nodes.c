@@ -67,49 +67,11 @@ add_row(struct yb_output_table *table, const struct yb_wire_member *member)
     return yb_output_table_add(table, cells);
 }
 
-/* So long the nodes may take to tell of their tiers: one of them, and all. A node that is dead, and
- * not known to be, must not hold up who looks for it. */
-#define TIERS_EACH_NS (YB_NS_PER_S / 2)
-#define TIERS_ALL_NS  (3 * YB_NS_PER_S)
-
-/* What a node says of its tiers below memory; empty: it has none, does not answer, or is of a
- * version that does not know the question. */
-struct tiers {
-    uint32_t count;
-    struct yb_wire_tier_state each[8];
-};
+/* So long the nodes may take to tell of their tiers, all of them. */
+#define TIERS_ALL_NS (3 * YB_NS_PER_S)
 
 static void
-ask_tiers(struct yb_cli_store *store, const struct yb_wire_member *member, uint64_t *left_ns,
-          struct tiers *out)
-{
-    const uint64_t begun_ns = yb_clock_now(yb_clock_system());
-    const struct yb_cli_question question = {
-        .type = YB_WIRE_NODE_TYPE_TIER_STAT,
-        .timeout_ns = *left_ns < TIERS_EACH_NS ? *left_ns : TIERS_EACH_NS,
-    };
-    struct yb_wire_tier_states states;
-    enum yb_status status;
-    uint64_t took_ns;
-
-    out->count = 0;
-    if (member->age_ms > store->cluster.lease_ms || *left_ns == 0) {
-        return;
-    }
-    status = yb_cli_store_ask_node(store, member, &question);
-    took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
-    *left_ns -= took_ns < *left_ns ? took_ns : *left_ns;
-    if (status != YB_OK ||
-        yb_wire_tier_states_decode(store->reply, store->reply_bytes, &states, NULL) != YB_OK) {
-        return;
-    }
-    for (; out->count < states.tiers.count && out->count < 8; out->count++) {
-        yb_wire_tier_state_at(&states.tiers, out->count, &out->each[out->count]);
-    }
-}
-
-static void
-print_tiers(FILE *out, const struct yb_wire_member *member, const struct tiers *tiers)
+print_tiers(FILE *out, const struct yb_wire_member *member, const struct yb_cli_tiers *tiers)
 {
     for (uint32_t i = 0; i < tiers->count; i++) {
         const struct yb_wire_tier_state *tier = &tiers->each[i];
@@ -123,7 +85,7 @@ print_tiers(FILE *out, const struct yb_wire_member *member, const struct tiers *
 }
 
 static json_t *
-tiers_json(const struct tiers *tiers)
+tiers_json(const struct yb_cli_tiers *tiers)
 {
     json_t *rows = json_array();
 
@@ -247,9 +209,9 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
 
         for (uint32_t i = 0; i < store.member_count; i++) {
             json_t *row = member_json(&store.members[i]);
-            struct tiers tiers;
+            struct yb_cli_tiers tiers;
 
-            ask_tiers(&store, &store.members[i], &left_ns, &tiers);
+            yb_cli_store_tiers(&store, &store.members[i], &left_ns, &tiers);
             json_object_set_new(row, "tiers", tiers_json(&tiers));
             json_array_append_new(rows, row);
         }
@@ -267,9 +229,9 @@ yb_cli_nodes(struct yb_cli *cli, int argc, char **argv)
         status = print_nodes(&store);
         print_repair(cli->out, &numbers);
         for (uint32_t i = 0; i < store.member_count; i++) {
-            struct tiers tiers;
+            struct yb_cli_tiers tiers;
 
-            ask_tiers(&store, &store.members[i], &left_ns, &tiers);
+            yb_cli_store_tiers(&store, &store.members[i], &left_ns, &tiers);
             print_tiers(cli->out, &store.members[i], &tiers);
         }
     }

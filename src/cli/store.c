@@ -10,6 +10,7 @@
 #define REPLY_ROOM         (1024u * 1024u)
 #define TIMEOUT_MS_DEFAULT 30000u
 #define TIMEOUT_MS_MAX     3600000u
+#define TIERS_NS           (YB_NS_PER_S / 2) /* For one node to tell of its tiers. */
 
 bool
 yb_cli_store_timeout(const struct yb_cli *cli, uint64_t *timeout_ns_out)
@@ -105,6 +106,35 @@ yb_cli_store_ask_node(struct yb_cli_store *store, const struct yb_wire_member *m
     status = ask(store, &client, question);
     yb_cli_client_close(&client);
     return status;
+}
+
+void
+yb_cli_store_tiers(struct yb_cli_store *store, const struct yb_wire_member *member,
+                   uint64_t *left_ns, struct yb_cli_tiers *tiers_out)
+{
+    const uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    const struct yb_cli_question question = {
+        .type = YB_WIRE_NODE_TYPE_TIER_STAT,
+        .timeout_ns = *left_ns < TIERS_NS ? *left_ns : TIERS_NS,
+    };
+    struct yb_wire_tier_states states;
+    enum yb_status status;
+    uint64_t took_ns;
+
+    tiers_out->count = 0;
+    if (member->age_ms > store->cluster.lease_ms || *left_ns == 0) {
+        return;
+    }
+    status = yb_cli_store_ask_node(store, member, &question);
+    took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
+    *left_ns -= took_ns < *left_ns ? took_ns : *left_ns;
+    if (status != YB_OK ||
+        yb_wire_tier_states_decode(store->reply, store->reply_bytes, &states, NULL) != YB_OK) {
+        return;
+    }
+    for (; tiers_out->count < states.tiers.count && tiers_out->count < 8; tiers_out->count++) {
+        yb_wire_tier_state_at(&states.tiers, tiers_out->count, &tiers_out->each[tiers_out->count]);
+    }
 }
 
 static enum yb_status

@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "directory/wire/directory_wire.h"
+#include "node/wire/node_wire.h"
 #include "yuebing/client.h"
 
 /* Every command that asks a store has these. */
@@ -62,6 +63,18 @@ YB_CHECKED enum yb_status yb_cli_store_ask(struct yb_cli_store *store,
 YB_CHECKED enum yb_status yb_cli_store_ask_node(struct yb_cli_store *store,
                                                 const struct yb_wire_member *member,
                                                 const struct yb_cli_question *question);
+
+/* What a node says of its tiers below memory; empty: it has none, does not answer, or is of a
+ * version that does not know the question. */
+struct yb_cli_tiers {
+    uint32_t count;
+    struct yb_wire_tier_state each[8];
+};
+
+/* Ask a node for its tiers. One that is dead, and not known to be, must not hold up who looks for
+ * it: it is waited for shortly, and for no more than *left_ns, which what it took is taken from. */
+void yb_cli_store_tiers(struct yb_cli_store *store, const struct yb_wire_member *member,
+                        uint64_t *left_ns, struct yb_cli_tiers *tiers_out);
 
 /* Return the member of a slot; NULL: not there any more. */
 const struct yb_wire_member *yb_cli_store_member(const struct yb_cli_store *store, uint16_t slot);

@@ -12,6 +12,7 @@
 #define LOOK_NS     (20 * YB_NS_PER_MS)
 #define DOWN_NS     (10 * YB_NS_PER_S) /* Until a block lies below memory. */
 #define TOLD_NS     (3 * YB_NS_PER_S)  /* Until a node has told of its tiers. */
+#define ASIDE_NS    (3 * YB_NS_PER_S)  /* Until all nodes have told how their tiers stand. */
 #define HELD_NS     (15 * YB_NS_PER_S) /* Until readers hold a block no more. */
 #define WANTED_US   1000000u           /* By then a block is to have come. */
 #define NAME_LENGTH sizeof(((struct yb_wire_member *)NULL)->name)
@@ -415,12 +416,43 @@ return_one(struct yb_verify *verify, struct yb_verify_link *link, uint32_t index
                         name, yb_wire_tier_name(tier));
 }
 
+/* A tier that has stepped aside is no tier that a cluster lacks, whatever others have. */
+static bool
+all_work(struct yb_verify *verify, struct yb_verify_link *link)
+{
+    uint64_t left_ns = ASIDE_NS;
+
+    for (uint32_t i = 0; i < verify->store.member_count; i++) {
+        const struct yb_wire_member *member = &verify->store.members[i];
+        struct yb_cli_tiers tiers;
+        char name[NAME_LENGTH + 1];
+
+        name_of(member, name);
+        yb_cli_store_tiers(&verify->store, member, &left_ns, &tiers);
+        for (uint32_t k = 0; k < tiers.count; k++) {
+            const struct yb_wire_tier_state *tier = &tiers.each[k];
+
+            if (tier->works == 0) {
+                return yb_verify_say(link, YB_VERIFY_BROKEN, "node %s has no %s any more: %.*s",
+                                     name, yb_wire_tier_name(tier->tier),
+                                     (int)strnlen((const char *)tier->why, sizeof(tier->why)),
+                                     (const char *)tier->why);
+            }
+        }
+    }
+    return true;
+}
+
 void
 yb_verify_origin(struct yb_verify *verify, struct yb_verify_link *link)
 {
     struct yb_cli_block block;
-    bool told = await_told(verify);
+    bool told;
 
+    if (!all_work(verify, link)) {
+        return;
+    }
+    told = await_told(verify);
     for (uint32_t i = 0; told && i < verify->store.member_count && i < YB_VERIFY_NODES_MAX; i++) {
         const struct yb_cli_copy *below;
 

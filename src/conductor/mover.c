@@ -114,6 +114,7 @@ write_span(const struct yb_conductor_mover *mover, const struct yb_mover_order *
         .end_ns = moved->finished_ns > moved->decided_ns ? moved->finished_ns : now_ns,
         .wall_ns = yb_clock_wall(clock) - (now_ns - moved->decided_ns),
         .bytes = moved->bytes,
+        .number = of->order->id,
         .outcome = moved->outcome == YB_WIRE_CONDUCTOR_OUTCOME_FAILED ? YB_IO : YB_OK,
         .kind = YB_SPAN_KIND_FETCH,
         .tier = (uint8_t)(moved->source_tier + YB_SPAN_TIER_DEVICE),

@@ -205,20 +205,30 @@ decision_json(const struct yb_conductor_answer *answer)
         "instructions", instructions);
 }
 
-/* A decision is a span of the caller's trace, or begins one: `caused_out` is for what follows. */
+/* A decision is a span of the caller's trace, or begins one: what it is for what follows. */
+static struct yb_trace_context
+begin_trace(const struct yb_wire_conductor_schedule *question)
+{
+    return (struct yb_trace_context){
+        .trace = yb_id_is_none(question->trace) ? yb_trace_new_id(yb_net_random_system, NULL)
+                                                : question->trace,
+        .parent = yb_span_new_id(yb_net_random_system, NULL),
+        .sampled = true,
+    };
+}
+
 static void
 trace_decision(const struct yb_conductor_service *service,
                const struct yb_wire_conductor_schedule *question,
                const struct yb_conductor_answer *answer, uint64_t begun_ns,
-               struct yb_trace_context *caused_out)
+               const struct yb_trace_context *caused)
 {
     const struct yb_clock *clock = service->options.clock;
     const uint64_t now_ns = yb_clock_now(clock);
     const struct yb_span span = {
         .kind = YB_SPAN_KIND_DECIDE,
-        .trace = yb_id_is_none(question->trace) ? yb_trace_new_id(yb_net_random_system, NULL)
-                                                : question->trace,
-        .span = yb_span_new_id(yb_net_random_system, NULL),
+        .trace = caused->trace,
+        .span = caused->parent,
         .parent = question->parent,
         .start_ns = begun_ns,
         .end_ns = now_ns,
@@ -229,7 +239,6 @@ trace_decision(const struct yb_conductor_service *service,
     };
 
     yb_span_write(service->options.spans, &span);
-    *caused_out = (struct yb_trace_context){span.trace, span.span, true};
 }
 
 static void
@@ -308,8 +317,9 @@ schedule(struct yb_conductor_service *service, const struct yb_http_asked *asked
     (void)yb_conductor_service_enter(service, &now_ns);
     status = yb_conductor_schedule(service->conductor, &question, &prompt, now_ns, &answer, why);
     yb_conductor_service_leave(service);
+    caused = begin_trace(&question);
     if (status == YB_OK) {
-        yb_conductor_service_order(service, &question, &prompt, &answer, now_ns);
+        yb_conductor_service_order(service, &question, &prompt, &answer, &caused, now_ns);
     }
     yb_conductor_prompt_fini(&prompt);
     read_end(&read);

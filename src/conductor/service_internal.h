@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/lock.h"
+#include "base/span.h"
 #include "conductor/service.h"
 
 #define YB_CONDUCTOR_SERVICE_MAGIC 0x63737663u
@@ -72,11 +73,12 @@ void yb_conductor_service_leave(struct yb_conductor_service *service);
 
 /* ---- service_moves.c ------------------------------------------------------------------------- */
 
-/* Hand on what nodes carry out of a decision. */
+/* Hand on what nodes carry out of a decision, which is the span of `caused`. */
 void yb_conductor_service_order(struct yb_conductor_service *service,
                                 const struct yb_wire_conductor_schedule *asked,
                                 const struct yb_conductor_prompt *prompt,
-                                const struct yb_conductor_answer *answer, uint64_t now_ns);
+                                const struct yb_conductor_answer *answer,
+                                const struct yb_trace_context *caused, uint64_t now_ns);
 
 /* Hand on a move by hand. */
 void yb_conductor_service_order_move(struct yb_conductor_service *service,

@@ -66,7 +66,8 @@ void
 yb_conductor_service_order(struct yb_conductor_service *service,
                            const struct yb_wire_conductor_schedule *asked,
                            const struct yb_conductor_prompt *prompt,
-                           const struct yb_conductor_answer *answer, uint64_t now_ns)
+                           const struct yb_conductor_answer *answer,
+                           const struct yb_trace_context *caused, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < answer->wire.instructions.count; i++) {
         const struct yb_wire_conductor_instruction *instruction = &answer->instructions[i];
@@ -83,8 +84,8 @@ yb_conductor_service_order(struct yb_conductor_service *service,
             cancel(service, instruction->id, now_ns);
             continue;
         }
-        order->trace = asked->trace;
-        order->parent = asked->parent;
+        order->trace = caused->trace;
+        order->parent = caused->parent;
         order->parts = answer->parts > 0 ? answer->parts : 1;
         order->expected = instruction->not_before_us != 0;
         yb_conductor_take_text(order->tenant, asked->tenant);

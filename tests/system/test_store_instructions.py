@@ -80,6 +80,12 @@ def holds(server, first, last):
     return {place["name"] for place in places if place["dram"] == last - first + 1}
 
 
+def spans(server, trace, kind=None):
+    """What a process did for a trace."""
+    return [one for one in call(server, "GET", f"/v1/spans?trace={trace}")[1]["spans"]
+            if kind in (None, one["kind"])]
+
+
 def arrivals(server):
     """How many arrivals were measured, by the tier that they came from."""
     series = call(server, "GET", "/v1/stats")[1]["stats"]
@@ -127,6 +133,10 @@ def _():
                 told_now = call(server, "GET", f"/v1/instructions?after={after}")[1]
                 expect(told_now["last"] == 1 and
                        [one["id"] for one in told_now["instructions"]] == ids, f"{told_now}")
+            trace, decide = told["traceparent"].split("-")[1:3]
+            fetch, = spans(server, trace, "fetch")
+            expect(fetch["parent"] == decide and fetch["number"] == record["id"], f"{fetch}")
+            expect(spans(server, trace, "decide")[0]["span"] == decide, "and that is the decision")
             known(server, 100, 119, "dram", 20)
             expect(store.metric("yuebing_node_instructed_total", outcome="moved") == 20, "counted")
             until(lambda: arrivals(server) == {"ssd": 1}, "its arrival is measured")
@@ -156,8 +166,9 @@ def _():
             until(lambda: call(server, "GET", "/readyz")[0] == 200, "ready", PATIENCE_S)
             node_name = store.ready["nodes"][0]["name"]
 
-            def asked():  # Nobody would wait for a byte a second: no decision moves anything.
-                post(server, "/v1/register", **INSTANCE, name="e0", node=node_name, object_rate=1)
+            def asked():  # Who computes at no cost waits for nothing: no decision moves anything.
+                post(server, "/v1/register", name="e0", node=node_name,
+                     **{**INSTANCE, "prefill_token_ns": 1})
                 told = post(server, "/v1/schedule", hashes=keys(100, 119), model="m")
                 expect(told["instructions"] == [], f"{told}")
                 post(server, "/v1/done", decision=told["decision"], stage="ended")

@@ -2,8 +2,9 @@
 """`yuebing trace`: a request's life from all processes that took part, on one clock."""
 import http.client
 import json
+import subprocess
 
-from yuebing import Serve, case, expect, folder, main, run, until
+from yuebing import PROGRAM, Serve, case, environment, expect, folder, main, run, until
 
 SMALL = ("--time-scale", "0.002", "--block-tokens", "64", "--block-bytes", "65536", "--pool", "128")
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -175,6 +176,47 @@ def _():
                f"{shown.code} {shown.err}")
         done = run("trace", "record", path + "/trace.jsonl")
         expect(done.code == 1 and "no log of decisions" in done.err, f"{done.code} {done.err}")
+
+
+@case("a log that still grows is followed: each request once it has ended, in the order of arrival")
+def _():
+    with folder() as path:
+        log = path + "/log"
+        with Serve("--http", "127.0.0.1:0", "--block-tokens", "64", "--standalone",
+                   "--decision-log", log, command="conductor") as server, \
+                subprocess.Popen([PROGRAM, "trace", "record", log, "--follow"], env=environment(),
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 text=True) as follower:
+            try:
+                good(call(server, "POST", "/v1/register",
+                          {"name": "p0", "model": "m", "roles": "both", "incarnation": 1,
+                           "kv_bytes": 327680, "layers": 80, "prefill_token_ns": 108300}))
+
+                def begin(length):
+                    return good(call(server, "POST", "/v1/schedule",
+                                     {"model": "m", "tokens": list(range(length)),
+                                      "output_tokens": 9}))["decision"]
+
+                def end(decision, tokens):
+                    good(call(server, "POST", "/v1/done", {"decision": decision, "stage": "ended",
+                                                           "output_tokens": tokens}))
+
+                def row():
+                    return json.loads(follower.stdout.readline())
+                first, second = begin(640), begin(1000)
+                end(second, 5)  # It has to wait for the first.
+                end(first, 77)
+                rows = [row(), row()]
+                expect([(r["input_length"], r["output_length"]) for r in rows] ==
+                       [(640, 77), (1000, 5)], f"{rows}")
+                end(begin(100), 3)
+                rows.append(row())
+                expect(rows[2]["output_length"] == 3 and rows[2]["timestamp"] >= 0, f"{rows}")
+                expect(follower.poll() is None, "it goes on")
+            finally:
+                follower.kill()
+        whole = run("trace", "record", log)
+        expect([json.loads(line) for line in whole.out.splitlines()] == rows, "the same in the end")
 
 
 @case("yuebing top shows what processes do, by the second; one that does not answer is named")

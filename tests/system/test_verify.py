@@ -85,6 +85,27 @@ def _():
             second.kill()
 
 
+@case("a tier that has stepped aside is broken, with its reason, though another node has one")
+def _():
+    with tempfile.TemporaryDirectory(prefix="yuebing-verify-") as where:
+        def disk(name):
+            return ("--data-dir", os.path.join(where, name), "--node-ssd-bytes", "64m")
+        with Serve("--memory", "64m", *disk("one"), command="serve") as store:
+            expect(verify(store.address)[0]["return to origin"] == "ok", "there is one that works")
+            with Serve("--memory", "64m", *disk("two"), "--directory", store.address, "--name",
+                       "two", command="node"):
+                pass
+            with open(os.path.join(where, "two", "ssd", "log"), "r+b") as file:
+                file.write(b"somebody else's" * 100000)
+            with Serve("--memory", "64m", *disk("two"), "--directory", store.address, "--name",
+                       "two", command="node"):
+                states, links = verify(store.address)
+                expect(states["return to origin"] == "broken", f"{links}")
+                text = links["return to origin"]["text"]
+                expect("node two has no ssd" in text and "give the node an empty directory" in text,
+                       text)
+
+
 @case("without a directory there is nothing to verify, and the reason is said")
 def _():
     done = run("verify", "--directory", "127.0.0.1:1", "--timeout-ms", "500", timeout=LONG_S)

@@ -52,10 +52,11 @@ keep_order(void *owner, struct yb_conductor_order *order)
 }
 
 static inline void
-stage_make(struct stage *stage, const char *routing, uint32_t mode)
+stage_make_with(struct stage *stage, const char *routing, const char *admission, uint32_t mode)
 {
     const struct yb_conductor_options options = {
         .routing = routing,
+        .admission = admission,
         .mode = mode,
         .places_max = 32,
         .blocks_max = 4096,
@@ -74,6 +75,12 @@ stage_make(struct stage *stage, const char *routing, uint32_t mode)
     *stage = (struct stage){.now_ns = YB_NS_PER_S, .log = malloc(LOG_MAX)};
     assert_non_null(stage->log);
     assert_int_equal(yb_conductor_create(&options, &stage->conductor, why), YB_OK);
+}
+
+static inline void
+stage_make(struct stage *stage, const char *routing, uint32_t mode)
+{
+    stage_make_with(stage, routing, NULL, mode);
 }
 
 static inline void

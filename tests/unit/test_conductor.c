@@ -200,6 +200,67 @@ test_conductor__models_do_not_share_instances(void **state)
     stage_close(&stage);
 }
 
+/* Ask and end it; why it was not accepted. */
+static uint8_t
+reason_of(struct stage *stage, const struct yb_wire_conductor_schedule *question,
+          struct yb_conductor_answer *answer)
+{
+    assert_int_equal(ask(stage, question, answer), YB_OK);
+    if (answer->wire.accepted) {
+        assert_int_equal(
+            done(stage, answer->wire.decision, YB_WIRE_CONDUCTOR_STAGE_ENDED, false, NULL, 0),
+            YB_OK);
+    }
+    return answer->wire.reason;
+}
+
+static void
+test_conductor__each_wish_of_a_question_has_its_effect(void **state)
+{
+    const uint64_t hour_us = 3600000000;
+    struct yb_wire_conductor_schedule question;
+    struct yb_wire_conductor_key keys[PROMPT_MAX];
+    struct yb_conductor_answer answer;
+    struct stage stage;
+    uint32_t place;
+
+    (void)state;
+    stage_make_with(&stage, "ready", "early", YB_SCHED_MODE_COUPLED);
+    keys_of(keys, PROMPT_MAX, 1);
+    assert_int_equal(enroll(&stage, "p0", "m", 3, 1), YB_OK);
+    assert_int_equal(
+        yb_conductor_storage(stage.conductor, yb_wire_text_of("n0"), stage.now_ns, &place), YB_OK);
+    put_blocks(&stage, place, YB_SCHED_TIER_DRAM, keys, PROMPT_MAX);
+    question = question_of(keys, PROMPT_MAX);
+    for (uint8_t work_class = 0; work_class < YB_CLASS_COUNT; work_class++) {
+        question.class = work_class;
+        assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NONE);
+        assert_int_equal(answer.wire.instructions.count, 1);
+        assert_int_equal(answer.instructions[0].class, work_class);
+    }
+    question.ttft_slo_us = 1;
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_TTFT);
+    assert_true(answer.wire.retry_after_ms > 0);
+    question.ttft_slo_us = hour_us;
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NONE);
+    question.tbt_slo_us = 1000; /* A step takes 26.8 ms. */
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_LOAD);
+    question.tbt_slo_us = hour_us;
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NONE);
+    assert_int_equal(answer.wire.best_blocks, PROMPT_MAX);
+    question.tenant = yb_wire_text_of("other"); /* What is not its own is no hit. */
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NONE);
+    assert_int_equal(answer.wire.best_blocks, 0);
+    assert_int_equal(answer.wire.instructions.count, 0);
+    question.tenant = yb_wire_text_of("");
+    question.not_at = yb_wire_text_of("p0");
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NO_PREFILL);
+    assert_int_equal(enroll(&stage, "p1", "m", 3, 1), YB_OK);
+    assert_int_equal(reason_of(&stage, &question, &answer), YB_SCHED_REASON_NONE);
+    assert_true(yb_wire_text_equal(answer.wire.prefill, "p1"));
+    stage_close(&stage);
+}
+
 /* ---- the store's nodes ----------------------------------------------------------------------- */
 
 static void
@@ -609,6 +670,7 @@ main(void)
         cmocka_unit_test(test_conductor__who_does_not_report_is_gone_and_begins_anew),
         cmocka_unit_test(test_conductor__tokens_and_hashes_and_tenants_name_blocks_as_clients_do),
         cmocka_unit_test(test_conductor__models_do_not_share_instances),
+        cmocka_unit_test(test_conductor__each_wish_of_a_question_has_its_effect),
         cmocka_unit_test(test_conductor__what_a_node_holds_is_fetched_and_told),
         cmocka_unit_test(test_conductor__an_instance_has_what_its_node_has),
         cmocka_unit_test(test_conductor__a_hit_is_as_soon_as_its_node_says),
