@@ -259,6 +259,134 @@ test_instruct__blocks_come_from_another_node_and_can_leave_it(void **state)
     end(world, &caller);
 }
 
+/* ---- copies from another node ---------------------------------------------------------------- */
+
+/* Copies that node 2 is asked for, and the order in which they end. */
+struct copied {
+    uint32_t keys[4 * COUNT]; /* As they ended. */
+    uint32_t count;
+    uint32_t joined;
+    uint32_t failed;
+};
+
+struct copy_order {
+    struct copied *copied;
+    uint32_t first; /* Key of its first block. */
+};
+
+static void
+on_copied(void *owner, uint32_t index, enum yb_status status, bool joined)
+{
+    struct copy_order *order = owner;
+
+    order->copied->keys[order->copied->count++] = order->first + index;
+    order->copied->joined += joined;
+    order->copied->failed += status != YB_OK;
+}
+
+/* Have node 2 copy `count` blocks of node 1. */
+static void
+copy(struct store_world *world, struct copy_order *order, uint32_t count, enum yb_class class,
+     uint64_t deadline_ms)
+{
+    struct yb_wire_copy_item items[COUNT];
+    struct yb_node *to = node_of(world, 1);
+
+    for (uint32_t i = 0; i < count; i++) {
+        items[i] = (struct yb_wire_copy_item){.hash = store_hash(world, order->first + i),
+                                              .grant = grant_of(world, order->first + i)};
+    }
+    assert_int_equal(yb_node_copy(to,
+                                  &(struct yb_node_copy_want){
+                                      .address = store_node(world, 0)->life->address,
+                                      .source = node_of(world, 0)->incarnation,
+                                      .items = items,
+                                      .count = count,
+                                      .traffic_class = class,
+                                      .deadline_ns = yb_node_now(to) + deadline_ms * YB_NS_PER_MS,
+                                      .ended = on_copied,
+                                      .owner = order,
+                                  }),
+                     YB_OK);
+}
+
+/* Three blocks more, in the memory of node 1, and copies under way of the first `count` others, of
+ * which eight may be: they wait for its disk. */
+static struct store_world *
+begin_copies(struct copy_order *first, uint32_t count)
+{
+    struct store_world *world = begin(2, 0);
+
+    for (uint32_t key = COUNT; key < COUNT + 3; key++) {
+        DO(world, {STEP_PUT, .key = key, .value = VALUE(key), .node = 1});
+    }
+    yb_memory_medium_faults(store_node(world, 0)->media[0])->stalled = true;
+    copy(world, first, count, YB_CLASS_THROUGHPUT, 20000);
+    store_run_ms(world, 100);
+    assert_int_equal(first->copied->count, 0);
+    return world;
+}
+
+static void
+end_copies(struct store_world *world)
+{
+    yb_memory_medium_faults(store_node(world, 0)->media[0])->stalled = false;
+    assert_true(store_settle(world, 60000));
+    store_run_ms(world, 5000);
+}
+
+static void
+test_instruct__the_more_urgent_copy_is_begun_first_and_of_a_class_the_earlier_deadline(void **state)
+{
+    struct copied copied = {0};
+    struct copy_order all = {&copied, 0};
+    struct copy_order late = {&copied, COUNT};
+    struct copy_order soon = {&copied, COUNT + 1};
+    struct copy_order urgent = {&copied, COUNT + 2};
+    struct store_world *world = begin_copies(&all, COUNT);
+    uint32_t at = 0;
+
+    (void)state;
+    copy(world, &late, 1, YB_CLASS_BACKGROUND, 10000);
+    copy(world, &soon, 1, YB_CLASS_BACKGROUND, 5000);
+    copy(world, &urgent, 1, YB_CLASS_FIRST_TOKEN, 15000);
+    end_copies(world);
+    assert_int_equal(copied.count, COUNT + 3);
+    assert_int_equal(copied.failed, 0);
+    for (uint32_t i = 0; i < copied.count; i++) {
+        static const uint32_t wanted[] = {COUNT + 2, COUNT + 1, COUNT};
+
+        if (copied.keys[i] >= COUNT) {
+            assert_int_equal(copied.keys[i], wanted[at++]);
+        }
+    }
+    store_steps_end(world);
+}
+
+static void
+test_instruct__who_wants_what_is_being_copied_joins_that(void **state)
+{
+    struct copied copied = {0};
+    struct copy_order first = {&copied, 0};
+    struct copy_order some = {&copied, 2};
+    struct copy_order same = {&copied, 3};
+    struct store_world *world = begin_copies(&first, 4);
+
+    (void)state;
+    copy(world, &some, 3, YB_CLASS_BACKGROUND, 10000); /* Of these the first two. */
+    copy(world, &same, 1, YB_CLASS_FIRST_TOKEN, 10000);
+    end_copies(world);
+    assert_int_equal(copied.count, 4 + 3 + 1);
+    assert_int_equal(copied.joined, 2 + 1);
+    assert_int_equal(copied.failed, 0);
+    for (uint32_t key = 0; key < 5; key++) {
+        assert_true(in_memory(world, 1, key));
+    }
+    store_steps_end(world);
+}
+
+/* ---- what cannot be -------------------------------------------------------------------------- */
+
 static void
 test_instruct__what_is_nowhere_or_another_one_is_gone(void **state)
 {
@@ -371,6 +499,9 @@ main(void)
         cmocka_unit_test(test_instruct__blocks_come_up_once_and_are_held),
         cmocka_unit_test(test_instruct__a_load_under_way_is_joined_and_a_time_is_waited_for),
         cmocka_unit_test(test_instruct__blocks_come_from_another_node_and_can_leave_it),
+        cmocka_unit_test(
+            test_instruct__the_more_urgent_copy_is_begun_first_and_of_a_class_the_earlier_deadline),
+        cmocka_unit_test(test_instruct__who_wants_what_is_being_copied_joins_that),
         cmocka_unit_test(test_instruct__what_is_nowhere_or_another_one_is_gone),
         cmocka_unit_test(test_instruct__of_a_prefetch_it_is_told_whether_anybody_read_it),
         cmocka_unit_test(test_instruct__a_prefetch_that_makes_room_unread_says_so),
