@@ -212,6 +212,7 @@ free_request(struct yb_engine_request *request)
     request->magic = 0;
     free(request->tokens);
     free(request->keys);
+    free(request->names);
     free(request->blocks);
     free(request->addresses);
     free(request);
@@ -240,10 +241,11 @@ make_request(struct yb_engine *engine, const struct yb_engine_ask *ask, uint32_t
     request->engine = engine;
     request->tokens = malloc(sizeof(*request->tokens) * total);
     request->keys = malloc(sizeof(*request->keys) * block_max);
+    request->names = malloc(sizeof(*request->names) * block_max);
     request->blocks = calloc(block_max, sizeof(struct yb_kv_pool_block *));
     request->addresses = malloc(sizeof(*request->addresses) * block_max);
-    if (request->tokens == NULL || request->keys == NULL || request->blocks == NULL ||
-        request->addresses == NULL) {
+    if (request->tokens == NULL || request->keys == NULL || request->names == NULL ||
+        request->blocks == NULL || request->addresses == NULL) {
         free_request(request);
         return NULL;
     }
@@ -272,6 +274,10 @@ make_request(struct yb_engine *engine, const struct yb_engine_ask *ask, uint32_t
     request->key_count =
         yb_key_chain(request->tokens, ask->token_count, engine->options.block_tokens, engine->model,
                      request->keys, block_max);
+    request->name_count = request->key_count;
+    for (uint32_t i = 0; i < request->name_count; i++) {
+        memcpy(&request->names[i], request->keys[i], sizeof(*request->names));
+    }
     yb_kv_tail_key(request->tokens, ask->token_count, engine->model, request->answer_key);
     return request;
 }

@@ -29,6 +29,7 @@
  *       be.
  *   N3  A request is begun when the memory it may need at most is reserved: none is stopped in the
  *       middle for want of it.
+ *       It waits while another one computes blocks that it shares, and no longer.
  *   N4  Of what is pulled the holder still had every block when the last byte had been read: its
  *       ticket is read after that, and is gone before a block can become something else.
  *   N5  Queue, memory, threads and what is kept for others are bounded; what is kept has an expiry.

@@ -97,6 +97,8 @@ struct yb_engine_request {
     uint8_t answer_key[YB_KV_KEY_BYTES]; /* What the answer follows from. */
     uint8_t (*keys)[YB_KV_KEY_BYTES];    /* Of whole blocks, as far as there are tokens. */
     uint32_t key_count;
+    uint64_t *names; /* The first bytes of the prompt's keys, for the scheduler's library. */
+    uint32_t name_count;
 
     struct yb_kv_pool_block **blocks;
     uint32_t block_count; /* That it uses now ... */
@@ -195,6 +197,11 @@ struct yb_client_call yb_engine_call(const struct yb_engine_request *request, ui
 /* Compare a part's bytes, and count. */
 bool yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                       const struct yb_kv_pool_block *block, struct yb_engine_outcome *outcome);
+
+/* ---- admit.c ---- */
+
+/* Begin those of the waiting whose turn it is. Lock held. */
+void yb_engine_admit_locked(struct yb_engine *engine);
 
 /* ---- step.c ---- */
 

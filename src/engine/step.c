@@ -164,50 +164,6 @@ take_notifications(struct yb_engine *engine)
     }
 }
 
-/* ---- admission ------------------------------------------------------------------------------- */
-
-/* N3: in the order in which they came, so that a large one is not passed by for ever. */
-static void
-admit(struct yb_engine *engine)
-{
-    uint32_t slots = yb_kv_pool_info(engine->pool).slots;
-    uint32_t active = 0;
-    bool older = false; /* A prompt that came before is still computed. */
-
-    for (struct yb_engine_request *request = engine->first; request != NULL;
-         request = request->next) {
-        if (request->state == YB_ENGINE_PROMPT || request->state == YB_ENGINE_RUNNING) {
-            active++;
-            if (request->late && !older) {
-                request->late = false;
-                yb_engine_load_locked(request);
-            }
-            older = older || request->state == YB_ENGINE_PROMPT;
-            continue;
-        }
-        if (request->state != YB_ENGINE_WAITING) {
-            continue;
-        }
-        if (active >= engine->options.running_max ||
-            request->block_max > slots - (engine->reserved < slots ? engine->reserved : slots)) {
-            return;
-        }
-        active++;
-        engine->waiting--;
-        engine->reserved += request->block_max;
-        request->state = YB_ENGINE_PROMPT;
-        request->outcome.begun_ns = yb_engine_now(engine);
-        if (request->from.block_count > 0) {
-            yb_engine_pull_locked(request);
-        } else if (engine->options.late_loads && older) {
-            request->late = true;
-        } else {
-            yb_engine_load_locked(request);
-        }
-        older = true;
-    }
-}
-
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* Return a place for a ticket: there are as many as blocks, and who is kept has at least one. */
@@ -520,7 +476,7 @@ yb_engine_compute(void *context)
         reap(engine);
         yb_engine_count_notes_locked(engine);
         if (!engine->stops) {
-            admit(engine);
+            yb_engine_admit_locked(engine);
         }
         if (!engine->stops && plan_step(engine, &step)) {
             run_step(&step);

@@ -173,6 +173,48 @@ run_prompt(struct rig *rig, const uint32_t *tokens, uint32_t count, uint32_t *an
     return outcome;
 }
 
+/* ---- delay hits ------------------------------------------------------------------------------ */
+
+/* What is being computed is a hit that is not ready: who wants it waits for it, and computes only
+ * its own. The model is slow, so that all have come before the first one is done; had they not,
+ * there would be nothing to wait for. */
+static void
+test_engine__what_is_being_computed_is_waited_for_and_not_computed_twice(void **state)
+{
+    const struct yb_engine_options slow = {.cost = {.prefill_token_ns = 2000000}};
+    uint32_t tokens[4][200], answer[ANSWER_MAX];
+    struct yb_engine_request *requests[4];
+    struct yb_engine_info info;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, false, &slow);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct yb_engine_ask ask = {
+            .tokens = tokens[i], .token_count = 200, .answer_tokens = 2};
+
+        make_prompt(tokens[i], 200, 1, 160, 2 + i); /* Of the first 160 tokens all are alike. */
+        assert_int_equal(yb_engine_submit(rig.engine, &ask, &requests[i]), YB_OK);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        struct yb_engine_outcome outcome;
+        uint32_t count = 0;
+        uint32_t some;
+
+        while (yb_engine_read(requests[i], count, PATIENCE_NS, answer, ANSWER_MAX, &some) ==
+               YB_OK) {
+            count += some;
+        }
+        assert_true(yb_engine_outcome(requests[i], &outcome));
+        assert_int_equal(outcome.status, YB_OK);
+        assert_int_equal(outcome.device_tokens, i == 0 ? 0 : 160);
+        yb_engine_release(&requests[i]);
+    }
+    yb_engine_info(rig.engine, &info);
+    assert_int_equal(info.computed_tokens, 200 + 3 * 40);
+    rig_fini(&rig);
+}
+
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 static void
@@ -682,6 +724,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine__what_is_being_computed_is_waited_for_and_not_computed_twice),
         cmocka_unit_test(test_engine__what_one_computes_another_loads),
         cmocka_unit_test(test_engine__the_next_turn_finds_the_answer_too),
         cmocka_unit_test(test_engine__no_more_is_loaded_than_was_decided),
