@@ -11,14 +11,36 @@
 
 #define ROWS_MAX         16u
 #define REQUESTS_DEFAULT 10000u
+#define SEEDS_MAX        1000u
 
 struct sweep {
     struct yb_cli *cli;
     struct yb_window_row rows[ROWS_MAX];
+    uint32_t late[ROWS_MAX]; /* Of all seeds, those after which it recovered too late. */
     uint32_t count;
     uint64_t requests;
     uint64_t seed;
+    uint64_t seeds;
 };
+
+/* Run the row at `index` with each seed; what is shown of it is that with the first. */
+static enum yb_status
+run_row(struct sweep *sweep, uint32_t index, struct yb_output_progress *progress)
+{
+    enum yb_status status = YB_OK;
+
+    for (uint64_t i = 0; i < sweep->seeds && status == YB_OK; i++) {
+        struct yb_window_row row;
+
+        status = yb_window_row_run(index, (uint32_t)sweep->requests, sweep->seed + i, &row);
+        if (status == YB_OK) {
+            sweep->rows[index] = i == 0 ? row : sweep->rows[index];
+            sweep->late[index] += row.recovery > YB_WINDOW_RECOVERY;
+            yb_output_progress_update(progress, index * sweep->seeds + i + 1);
+        }
+    }
+    return status;
+}
 
 static enum yb_status
 run(struct sweep *sweep)
@@ -31,12 +53,10 @@ run(struct sweep *sweep)
         all++;
     }
     yb_output_progress_begin(&progress, sweep->cli->err, sweep->cli->terminal, yb_clock_system(),
-                             "changes of the world", all);
+                             "changes of the world", all * sweep->seeds);
     while (sweep->count < all && status == YB_OK) {
-        status = yb_window_row_run(sweep->count, (uint32_t)sweep->requests, sweep->seed,
-                                   &sweep->rows[sweep->count]);
+        status = run_row(sweep, sweep->count, &progress);
         sweep->count += status == YB_OK;
-        yb_output_progress_update(&progress, sweep->count);
     }
     yb_output_progress_end(&progress);
     return status;
@@ -83,13 +103,15 @@ print_json(const struct sweep *sweep)
         const struct yb_window_row *row = &sweep->rows[i];
 
         ok += row->ok;
-        (void)json_array_append_new(rows, json_pack("{s:s,s:o,s:o,s:I,s:b}", "change", row->name,
-                                                    "before", half_json(row, 0), "after",
-                                                    half_json(row, 1), "recovery_requests",
-                                                    (json_int_t)row->recovery, "ok", (int)row->ok));
+        (void)json_array_append_new(
+            rows,
+            json_pack("{s:s,s:o,s:o,s:I,s:I,s:b}", "change", row->name, "before", half_json(row, 0),
+                      "after", half_json(row, 1), "recovery_requests", (json_int_t)row->recovery,
+                      "seeds_late", (json_int_t)sweep->late[i], "ok", (int)row->ok));
     }
-    return yb_output_json(sweep->cli->out, json_pack("{s:i,s:i,s:o}", "rows_ok", (int)ok,
-                                                     "rows_all", (int)sweep->count, "rows", rows));
+    return yb_output_json(sweep->cli->out, json_pack("{s:i,s:i,s:I,s:o}", "rows_ok", (int)ok,
+                                                     "rows_all", (int)sweep->count, "seeds",
+                                                     (json_int_t)sweep->seeds, "rows", rows));
 }
 
 /* ---- as tables ------------------------------------------------------------------------------- */
@@ -168,18 +190,30 @@ print_tables(const struct sweep *sweep)
         return YB_NO_MEMORY;
     }
     fputs("\nthe controller\n\n", sweep->cli->out);
-    return print_table(sweep, steered, 10, add_steered) ? YB_OK : YB_NO_MEMORY;
+    if (!print_table(sweep, steered, 10, add_steered)) {
+        return YB_NO_MEMORY;
+    }
+    fprintf(sweep->cli->out,
+            "\nrecovered later than after %u requests, of %" PRIu64 " seeds:", YB_WINDOW_RECOVERY,
+            sweep->seeds);
+    for (uint32_t i = 0; i < sweep->count; i++) {
+        fprintf(sweep->cli->out, "%s %s %" PRIu32, i == 0 ? "" : ",", sweep->rows[i].name,
+                sweep->late[i]);
+    }
+    fputs("\n", sweep->cli->out);
+    return YB_OK;
 }
 
 int
 yb_simulate_window_sweep(struct yb_cli *cli)
 {
-    struct sweep sweep = {.cli = cli, .requests = REQUESTS_DEFAULT, .seed = 1};
+    struct sweep sweep = {.cli = cli, .requests = REQUESTS_DEFAULT, .seed = 1, .seeds = 1};
     enum yb_status status;
 
     if (!yb_cli_option_number(cli, "requests", 2 * YB_WINDOW_SETTLE, YB_WINDOW_REQUESTS_MAX,
                               &sweep.requests) ||
-        !yb_cli_option_number(cli, "seed", 0, UINT64_MAX - 1, &sweep.seed)) {
+        !yb_cli_option_number(cli, "seed", 0, UINT64_MAX - 1 - SEEDS_MAX, &sweep.seed) ||
+        !yb_cli_option_number(cli, "seeds", 1, SEEDS_MAX, &sweep.seeds)) {
         return YB_CLI_EXIT_REFUSED;
     }
     status = run(&sweep);

@@ -159,8 +159,17 @@ turn(struct yb_sched_window *window)
     move(window);
 }
 
+/* There may be no other size on a side: the limits are there. */
+static void
+turn_at_limits(struct yb_sched_window *window)
+{
+    if (window->holding == 0 && window->size == window->best) {
+        turn(window);
+    }
+}
+
 /* The world has changed: what was known of it counts no longer. What got worse wants more time more
- * often than less, and in proportion. */
+ * often than less, and in proportion. The next round is at that size, to know what it brings. */
 static void
 change(struct yb_sched_window *window, const struct round *round)
 {
@@ -187,7 +196,25 @@ hold(struct yb_sched_window *window, const struct round *round)
         window->stride = (window->size + 3) / 4;
         window->direction = -1;
         move(window);
+        turn_at_limits(window);
     }
+}
+
+/* What the size that was tried brought. */
+static void
+search(struct yb_sched_window *window, const struct round *round)
+{
+    if (is_better(window, round)) {
+        /* Twice in the same direction: the best size is farther off than was thought. */
+        window->stride *= window->size != window->best && window->failures == 0 ? 2 : 1;
+        keep(window, round);
+        window->failures = 0;
+        window->patience = HOLD_LEAST;
+        move(window);
+    } else {
+        turn(window);
+    }
+    turn_at_limits(window);
 }
 
 static void
@@ -199,18 +226,8 @@ end_round(struct yb_sched_window *window)
     window->late = 0;
     if (window->holding > 0) {
         hold(window, &round);
-    } else if (is_better(window, &round)) {
-        /* Twice in the same direction: the best size is farther off than was thought. */
-        window->stride *= window->size != window->best && window->failures == 0 ? 2 : 1;
-        keep(window, &round);
-        window->failures = 0;
-        window->patience = HOLD_LEAST;
-        move(window);
     } else {
-        turn(window);
-    }
-    if (window->holding == 0 && window->size == window->best) { /* The limits are there. */
-        turn(window);
+        search(window, &round);
     }
 }
 

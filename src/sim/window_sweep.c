@@ -221,30 +221,27 @@ run_fixed(struct yb_window_row *row, uint32_t requests, uint64_t seed, double *t
     return YB_OK;
 }
 
-/* The controller over both halves. `used` counts how often which size was used in each. */
-static enum yb_status
-run_steered(const struct yb_window_row *row, uint32_t requests, uint64_t seed, double *ttft_ns,
-            uint32_t used[YB_WINDOW_HALVES][WINDOW_MOST + 1])
+enum yb_status
+yb_window_steered_run(const struct yb_window_world *worlds, uint32_t requests, uint64_t seed,
+                      double *ttft_ns_out, uint32_t *window_out)
 {
     struct ground *ground = malloc(sizeof(*ground));
     struct yb_sched_window_limits limits = {.most = WINDOW_MOST};
-    struct yb_sched_window window =
-        yb_sched_window_start(limits, row->worlds[0].latency_ns, STEP_NS);
+    struct yb_sched_window window = yb_sched_window_start(limits, worlds[0].latency_ns, STEP_NS);
 
     if (ground == NULL) {
         return YB_NO_MEMORY;
     }
-    start(ground, &row->worlds[0], seed, window.size);
+    start(ground, &worlds[0], seed, window.size);
     for (uint32_t i = 0; i < YB_WINDOW_HALVES * requests; i++) {
-        uint32_t half = i / requests;
         struct stream *stream;
 
-        ground->world = &row->worlds[half];
+        ground->world = &worlds[i / requests];
         stream = until_done(ground);
-        ttft_ns[i] = stream->now_ns - stream->began_ns;
-        window = yb_sched_window_next(&window, ttft_ns[i], stream->latency_ns / stream->fetches,
+        ttft_ns_out[i] = stream->now_ns - stream->began_ns;
+        window = yb_sched_window_next(&window, ttft_ns_out[i], stream->latency_ns / stream->fetches,
                                       STEP_NS);
-        used[half][window.size] += i % requests >= YB_WINDOW_SETTLE;
+        window_out[i] = window.size;
         begin(ground, stream, window.size);
     }
     free(ground);
@@ -280,10 +277,14 @@ judge(struct yb_window_row *row)
 }
 
 static uint32_t
-most_used(const uint32_t used[WINDOW_MOST + 1])
+most_used(const uint32_t *windows, uint32_t count)
 {
+    uint32_t used[WINDOW_MOST + 1] = {0};
     uint32_t most = 1;
 
+    for (uint32_t i = 0; i < count; i++) {
+        used[windows[i]]++;
+    }
     for (uint32_t i = 1; i <= WINDOW_MOST; i++) {
         most = used[i] > used[most] ? i : most;
     }
@@ -294,9 +295,9 @@ enum yb_status
 yb_window_row_run(uint32_t index, uint32_t requests, uint64_t seed, struct yb_window_row *row_out)
 {
     struct yb_window_row row = {0};
-    uint32_t used[YB_WINDOW_HALVES][WINDOW_MOST + 1] = {{0}};
     double *ttft_ns;
     double *scratch;
+    uint32_t *windows;
     enum yb_status status = YB_NO_MEMORY;
 
     if (index >= ROWS || requests < 2 * YB_WINDOW_SETTLE || requests > YB_WINDOW_REQUESTS_MAX) {
@@ -306,22 +307,25 @@ yb_window_row_run(uint32_t index, uint32_t requests, uint64_t seed, struct yb_wi
     memcpy(row.worlds, rows[index].worlds, sizeof(row.worlds));
     ttft_ns = calloc((size_t)YB_WINDOW_HALVES * requests, sizeof(*ttft_ns));
     scratch = calloc(requests, sizeof(*scratch));
-    if (ttft_ns != NULL && scratch != NULL) {
+    windows = calloc((size_t)YB_WINDOW_HALVES * requests, sizeof(*windows));
+    if (ttft_ns != NULL && scratch != NULL && windows != NULL) {
         status = run_fixed(&row, requests, seed, ttft_ns, scratch);
     }
     if (status == YB_OK) {
-        status = run_steered(&row, requests, seed, ttft_ns, used);
+        status = yb_window_steered_run(row.worlds, requests, seed, ttft_ns, windows);
     }
     for (uint32_t half = 0; half < YB_WINDOW_HALVES && status == YB_OK; half++) {
-        row.steered[half] = times_of(&ttft_ns[half * requests + YB_WINDOW_SETTLE],
-                                     requests - YB_WINDOW_SETTLE, scratch);
-        row.landed[half] = most_used(used[half]);
+        uint32_t first = half * requests + YB_WINDOW_SETTLE;
+
+        row.steered[half] = times_of(&ttft_ns[first], requests - YB_WINDOW_SETTLE, scratch);
+        row.landed[half] = most_used(&windows[first], requests - YB_WINDOW_SETTLE);
     }
     if (status == YB_OK) {
         row.recovery = recovery_of(&row, &ttft_ns[requests], requests, scratch);
         judge(&row);
         *row_out = row;
     }
+    free(windows);
     free(scratch);
     free(ttft_ns);
     return status;

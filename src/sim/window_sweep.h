@@ -82,4 +82,11 @@ YB_CHECKED enum yb_status yb_window_row_run(uint32_t index, uint32_t requests, u
 YB_CHECKED enum yb_status yb_window_fixed_run(const struct yb_window_world *world, uint32_t window,
                                               uint32_t count, uint64_t seed, double *ttft_ns_out);
 
+/* Run `requests` in each of two worlds, one after the other, with the controller: the time to the
+ * first token of each goes to ttft_ns_out, the window that was chosen after it to window_out, both
+ * with room for YB_WINDOW_HALVES * `requests`. Fails with NO_MEMORY. */
+YB_CHECKED enum yb_status yb_window_steered_run(const struct yb_window_world *worlds,
+                                                uint32_t requests, uint64_t seed,
+                                                double *ttft_ns_out, uint32_t *window_out);
+
 #endif /* YB_SIM_WINDOW_SWEEP_H */

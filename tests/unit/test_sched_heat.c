@@ -109,6 +109,30 @@ test_sched_heat__the_window_follows_a_latency_within_two_hundred_requests(void *
     assert_in_range(window.size, 4, 10);
 }
 
+/* Times become twice as long while it holds still: it grows in proportion, and the whole next round
+ * is at that size, as nothing is known yet of any in the new world. */
+static void
+test_sched_heat__what_got_worse_is_met_with_more_for_a_whole_round(void **state)
+{
+    struct yb_sched_window_limits limits = {0};
+    struct yb_sched_window window = yb_sched_window_start(limits, 80e6, 5e6);
+    uint32_t held;
+
+    (void)state;
+    while (window.holding == 0) {
+        window = yb_sched_window_next(&window, 100e6, 80e6, 5e6);
+    }
+    held = window.size;
+    while (window.size == held) {
+        window = yb_sched_window_next(&window, 200e6, 80e6, 5e6);
+    }
+    for (uint32_t i = 0; i < YB_SCHED_WINDOW_SAMPLES; i++) {
+        assert_int_equal(window.size, 2 * held);
+        window = yb_sched_window_next(&window, 150e6, 80e6, 5e6);
+    }
+    assert_true(window.size > 2 * held);
+}
+
 /* A size with a better P95 and a worse P99 is not taken. */
 static void
 test_sched_heat__a_worse_p99_keeps_a_size_from_being_taken(void **state)
@@ -315,6 +339,7 @@ main(void)
         cmocka_unit_test(test_sched_heat__the_window_finds_the_best_size_from_either_side),
         cmocka_unit_test(test_sched_heat__the_window_follows_a_latency_within_two_hundred_requests),
         cmocka_unit_test(test_sched_heat__a_worse_p99_keeps_a_size_from_being_taken),
+        cmocka_unit_test(test_sched_heat__what_got_worse_is_met_with_more_for_a_whole_round),
         cmocka_unit_test(test_sched_heat__the_window_stays_within_its_limits_whatever_comes),
         cmocka_unit_test(test_sched_heat__heat_is_the_count_and_halves_in_a_half_life),
         cmocka_unit_test(test_sched_heat__heat_flows_to_what_follows),
