@@ -262,8 +262,8 @@ test_simulator__four_schedulers_side_by_side_do_not_herd(void **state)
 #define QUEUE_REQUESTS  2000u
 #define OVERTAKINGS_MAX 500u
 
-/* One prompt in ten has 900 tokens, the others 50; more families than devices have room for, and now
- * and then a burst. Four engines are busy for most of the time. */
+/* One prompt in ten has 900 tokens, the others 50; more families than devices have room for, and
+ * now and then a burst. Four engines are busy for most of the time. */
 static struct yb_trace *
 mixed_trace(uint64_t seed)
 {
