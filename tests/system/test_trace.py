@@ -2,9 +2,10 @@
 """`yuebing trace`: a request's life from all processes that took part, on one clock."""
 import http.client
 import json
+import select
 import subprocess
 
-from yuebing import PROGRAM, Serve, case, environment, expect, folder, main, run, until
+from yuebing import PROGRAM, SLOWER, Serve, case, environment, expect, folder, main, run, until
 
 SMALL = ("--time-scale", "0.002", "--block-tokens", "64", "--block-bytes", "65536", "--pool", "128")
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -204,7 +205,9 @@ def _():
                 def row():
                     return json.loads(follower.stdout.readline())
                 first, second = begin(640), begin(1000)
-                end(second, 5)  # It has to wait for the first.
+                end(second, 5)
+                early = select.select([follower.stdout], [], [], 3 * SLOWER)[0]
+                expect(early == [], "it has to wait for the first")
                 end(first, 77)
                 rows = [row(), row()]
                 expect([(r["input_length"], r["output_length"]) for r in rows] ==
