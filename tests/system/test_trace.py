@@ -184,7 +184,8 @@ def _():
     with folder() as path:
         log = path + "/log"
         with Serve("--http", "127.0.0.1:0", "--block-tokens", "64", "--standalone",
-                   "--decision-log", log, command="conductor") as server, \
+                   "--decision-log", log, "--conductor-expire-ms", "600000",
+                   command="conductor") as server, \
                 subprocess.Popen([PROGRAM, "trace", "record", log, "--follow"], env=environment(),
                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                  text=True) as follower:
