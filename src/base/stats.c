@@ -500,6 +500,15 @@ yb_stats_shard_release(struct yb_stats_shard **shard_ref)
     yb_lock_release(&shard->stats->lock);
 }
 
+void
+yb_stats_shard_hand_over(struct yb_stats_shard *shard)
+{
+    if (shard != NULL) {
+        YB_ASSERT_OBJ(shard, SHARD_MAGIC);
+        atomic_store_explicit(&shard->owner, 0, memory_order_relaxed);
+    }
+}
+
 /* ---- writing ---- */
 
 /* A histogram's words in a shard are a struct yb_histogram, which has no other members. */
@@ -525,7 +534,7 @@ cell_index(const struct yb_stats *stats, uint32_t number, enum yb_stats_kind kin
 }
 
 #ifdef YB_DEBUG
-/* The first write after taking the shard makes the writer its owner. */
+/* The first write after taking the shard, or its handing over, makes the writer its owner. */
 static bool
 owned_by_caller(struct yb_stats_shard *shard)
 {

@@ -171,6 +171,10 @@ YB_CHECKED enum yb_status yb_stats_shard_take(struct yb_stats *stats,
  * owner should bring to zero first. */
 void yb_stats_shard_release(struct yb_stats_shard **shard);
 
+/* Leave the shard to the thread that writes next. The caller has ordered that behind all writes of
+ * the thread before. `shard` may be NULL. */
+void yb_stats_shard_hand_over(struct yb_stats_shard *shard);
+
 /* Writing. `shard` may be NULL, then nothing is counted. `metric` must be registered and of
  * the kind named, and label values below the number of words (zero where there is no such
  * label): both are asserted. Owner thread only.

@@ -44,7 +44,7 @@ nearness(const struct yb_members_slot *a, const struct yb_members_slot *b)
 static uint64_t
 free_bytes(const struct yb_directory *directory, const struct yb_members_slot *slot)
 {
-    uint64_t used = slot->used + slot->backlog;
+    uint64_t used = slot->used;
 
     for (uint32_t i = 0; i < directory->copies_busy; i++) {
         const struct yb_directory_copy *copy = directory->copies_under_way[i];

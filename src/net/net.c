@@ -149,6 +149,12 @@ yb_net_destroy(struct yb_net **net_ref)
 }
 
 void
+yb_net_hand_over(struct yb_net *net)
+{
+    yb_stats_shard_hand_over(net->shard);
+}
+
+void
 yb_net_shut(struct yb_net *net)
 {
     struct yb_conn *next;

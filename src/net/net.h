@@ -118,6 +118,9 @@ YB_CHECKED enum yb_status yb_net_create(const struct yb_net_options *options,
  * yb_net_shut() and turns of the loop bring that about. */
 void yb_net_destroy(struct yb_net **net);
 
+/* From here on another thread turns the net's loop. It has taken that from the one before. */
+void yb_net_hand_over(struct yb_net *net);
+
 /* Abort every connection. They are gone some turns later: see yb_net_idle(). */
 void yb_net_shut(struct yb_net *net);
 

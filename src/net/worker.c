@@ -95,6 +95,14 @@ rest(struct yb_worker *worker)
     return yb_loop_rest(worker->loop);
 }
 
+/* Go on with a loop that rested, on this thread. */
+static void
+resume(struct yb_worker *worker)
+{
+    yb_loop_resume(worker->loop);
+    yb_net_hand_over(worker->net);
+}
+
 /* Leave the loop to those who want it, until there is mail or nobody does. */
 static void
 lend(struct yb_worker *worker)
@@ -120,7 +128,7 @@ lend(struct yb_worker *worker)
         takes = in_time ? takes : worker->takes;
     }
     yb_lock_release(&worker->lock);
-    yb_loop_resume(worker->loop);
+    resume(worker);
 }
 
 /* Wait for the moment in which a promise is kept. */
@@ -159,7 +167,7 @@ yb_worker_take(struct yb_worker *worker)
     }
     yb_lock_release(&worker->lock);
     if (taken) {
-        yb_loop_resume(worker->loop);
+        resume(worker);
     } else {
         atomic_store_explicit(&worker->wanted, true, memory_order_relaxed);
     }

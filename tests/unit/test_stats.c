@@ -464,6 +464,34 @@ test_stats__a_reader_beside_many_writers_sees_counters_that_only_grow(void **sta
     yb_stats_destroy(&stats);
 }
 
+static void *
+write_once(void *shard)
+{
+    yb_stats_add(shard, SHOP_MOVED, 2);
+    return NULL;
+}
+
+static void
+test_stats__a_shard_that_is_handed_over_is_the_next_writers(void **state)
+{
+    uint32_t first;
+    struct yb_stats *stats = registry_with(&first);
+    struct yb_stats_shard *shard = shard_of(stats);
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(first, 0); /* write_once() knows */
+    yb_stats_add(shard, SHOP_MOVED, 1);
+    yb_stats_shard_hand_over(shard);
+    assert_int_equal(pthread_create(&thread, NULL, write_once, shard), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    yb_stats_shard_hand_over(shard);
+    yb_stats_add(shard, SHOP_MOVED, 4);
+    assert_true(yb_stats_counter(stats, SHOP_MOVED, 0, 0) == 7);
+    yb_stats_shard_release(&shard);
+    yb_stats_destroy(&stats);
+}
+
 /* The model: one number per series, whatever shard it went through. */
 static void
 test_stats__random_walk_agrees_with_the_model(void **state)
@@ -521,6 +549,7 @@ main(void)
         cmocka_unit_test(test_stats__json_carries_the_numbers_as_written),
         cmocka_unit_test(test_stats__an_unknown_status_shares_the_last_word),
         cmocka_unit_test(test_stats__a_reader_beside_many_writers_sees_counters_that_only_grow),
+        cmocka_unit_test(test_stats__a_shard_that_is_handed_over_is_the_next_writers),
         cmocka_unit_test(test_stats__random_walk_agrees_with_the_model),
     };
 

@@ -291,7 +291,7 @@ struct yb_wire_member {
     uint64_t incarnation; /* Issued by the directory. */
     uint64_t capacity; /* Bytes of its pool. */
     uint64_t used; /* As of its last heartbeat. */
-    uint64_t backlog; /* Bytes that wait to be moved there. */
+    uint64_t backlog; /* Bytes that wait to leave it over its link. */
     uint64_t rate; /* Bytes per second that it moved lately; 0: not known. */
     uint64_t age_ms; /* Since its last heartbeat. */
     struct yb_id identity; /* Of the process. */
@@ -1201,7 +1201,7 @@ struct yb_wire_heartbeat {
     uint64_t in_flight; /* Bytes being written. */
     uint64_t ungranted; /* Bytes that wait for a grant. */
     uint64_t quarantined; /* Bytes that somebody may still read. */
-    uint64_t backlog; /* Bytes that wait to be moved. */
+    uint64_t backlog; /* Bytes that wait to leave it over its link. */
     uint64_t rate; /* Bytes per second that it moved lately; 0: not known. */
     uint64_t ssd_backlog; /* Bytes that wait to be read from its SSD. */
     uint64_t ssd_rate; /* Bytes per second that it reads there; 0: there is none that works. */
