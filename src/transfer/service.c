@@ -131,7 +131,8 @@ unlink_inbound(struct yb_inbound *inbound)
     worker->inbound_free = inbound;
 }
 
-/* Answer the drains that nothing stands in front of any more (V3). */
+/* Answer the drains that nothing stands in front of any more (V3). What came after one is not waited
+ * for: its sender may never pause, and a fence waits for the connection of the drain. */
 static void
 answer_drains(struct yb_transfer_worker *worker)
 {
@@ -139,7 +140,8 @@ answer_drains(struct yb_transfer_worker *worker)
 
     for (struct yb_inbound *inbound = worker->inbound; inbound != NULL; inbound = next) {
         next = inbound->next;
-        if (inbound->drain && !yb_transfer_inbound_busy(worker, inbound->identity, UINT64_MAX)) {
+        if (inbound->drain &&
+            !yb_transfer_inbound_busy(worker, inbound->identity, inbound->number)) {
             struct yb_request *request = inbound->request;
 
             unlink_inbound(inbound);
