@@ -54,10 +54,12 @@ yb_bench_block_tier(uint64_t block, uint32_t replica)
     return ((block / YB_BENCH_NODES + replica) & 1) == 0 ? YB_WIRE_TIER_DRAM : YB_WIRE_TIER_SSD;
 }
 
+#define YB_BENCH_PAIR_STEP 10u /* From one block with two replicas to the next. */
+
 static inline uint32_t
 yb_bench_block_replicas(uint64_t block)
 {
-    return block % 10 == 0 ? 2 : 1;
+    return block % YB_BENCH_PAIR_STEP == 0 ? 2 : 1;
 }
 
 static inline uint64_t

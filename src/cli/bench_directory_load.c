@@ -116,31 +116,42 @@ fail(struct yb_bench_world *world, const char *what, enum yb_status status)
 
 /* ---- one call, and its answer ---------------------------------------------------------------- */
 
+/* A question that its asker waits for. */
+struct asked {
+    struct yb_bench_world *world;
+    bool done;
+};
+
 static void
 call_done(struct yb_call *call)
 {
-    struct yb_bench_world *world = call->owner;
+    struct asked *asked = call->owner;
 
-    world->waiting--;
+    asked->world->waiting--;
+    asked->done = true;
 }
 
 /* Ask the directory, and wait. The answer is in `call`. */
 static bool
 ask(struct yb_bench_world *world, struct yb_peer *peer, struct yb_call *call)
 {
+    struct asked asked = {.world = world};
     enum yb_status status;
 
     call->class = YB_CLASS_FIRST_TOKEN;
     call->lane = YB_WIRE_LANE_CONTROL;
     call->deadline_ns = yb_loop_now(world->loop) + CALL_TIMEOUT_NS;
     call->done = call_done;
-    call->owner = world;
+    call->owner = &asked;
     status = yb_peer_call(peer, call);
     if (status != YB_OK) {
         return fail(world, "a call", status);
     }
     world->waiting++;
-    if (!await(world, 0)) {
+    while (!asked.done) { /* Also when something else has failed: the call is the caller's. */
+        yb_loop_turn(world->loop, YB_NS_PER_S);
+    }
+    if (world->failed) {
         return false;
     }
     return call->answered && call->status == YB_OK ? true
@@ -365,13 +376,67 @@ publish_group(struct node *node, uint64_t group)
     return true;
 }
 
+/* Announce the puts of blocks, of which each is `step` after the one before. */
+static bool
+announce(struct yb_bench_world *world, uint64_t first, uint64_t step, uint32_t keys)
+{
+    uint8_t *bytes = malloc(YB_WIRE_INTENTS_BYTES_MAX);
+    uint8_t *reply = malloc(YB_WIRE_INTENT_ANSWERS_BYTES_MAX);
+    const struct yb_wire_intents body = {
+        .mode = YB_WIRE_MODE_IF_ABSENT,
+        .expected_us = EXPECTED_US,
+    };
+    struct yb_call call = {
+        .type = YB_WIRE_DIRECTORY_TYPE_INTENT,
+        .body = bytes,
+        .reply_body = reply,
+        .reply_body_room = YB_WIRE_INTENT_ANSWERS_BYTES_MAX,
+    };
+    size_t length = 0;
+    bool ok = bytes != NULL && reply != NULL &&
+              yb_wire_intents_encode(&body, bytes, YB_WIRE_INTENTS_BYTES_MAX, &length) == YB_OK;
+
+    for (uint32_t i = 0; ok && i < keys; i++) {
+        struct yb_wire_intent intent = {
+            .hash = yb_bench_block_name(first + i * step),
+            .write = first + i * step + 1,
+        };
+
+        yb_wire_intent_store(&intent, bytes + length);
+        length += YB_WIRE_INTENT_BYTES;
+    }
+    if (ok) {
+        yb_wire_put_u32(bytes + YB_WIRE_INTENTS_AT_ITEMS, keys);
+        call.body_bytes = (uint32_t)length;
+        ok = ask(world, world->peer, &call);
+    }
+    free(bytes);
+    free(reply);
+    return ok;
+}
+
+/* As clients do; without that a directory that has forgotten older writes refuses one of several
+ * replicas, for it might have granted another one before (RULES A7). */
+static bool
+announce_pairs(struct yb_bench_world *world, uint64_t group)
+{
+    uint64_t first = group * GROUP_BLOCKS;
+    uint64_t end = first + GROUP_BLOCKS < world->blocks ? first + GROUP_BLOCKS : world->blocks;
+
+    while (first < end && yb_bench_block_replicas(first) == 1) {
+        first++;
+    }
+    return first >= end || announce(world, first, YB_BENCH_PAIR_STEP,
+                                    (uint32_t)((end - first - 1) / YB_BENCH_PAIR_STEP + 1));
+}
+
 bool
 yb_bench_world_publish(struct yb_bench_world *world, uint64_t *keys_out)
 {
     uint64_t groups = (world->blocks + GROUP_BLOCKS - 1) / GROUP_BLOCKS;
 
     for (uint64_t group = 0; group < groups; group++) {
-        if (!await(world, (GROUPS - 1) * YB_BENCH_NODES)) {
+        if (!announce_pairs(world, group) || !await(world, (GROUPS - 1) * YB_BENCH_NODES)) {
             return false;
         }
         for (uint32_t i = 0; i < YB_BENCH_NODES; i++) {
@@ -381,7 +446,7 @@ yb_bench_world_publish(struct yb_bench_world *world, uint64_t *keys_out)
             while (message->busy && !world->failed) {
                 yb_loop_turn(world->loop, YB_NS_PER_S);
             }
-            if (!publish_group(&world->nodes[i], group)) {
+            if (world->failed || !publish_group(&world->nodes[i], group)) {
                 return false;
             }
         }
@@ -395,41 +460,13 @@ bool
 yb_bench_world_announce(struct yb_bench_world *world)
 {
     uint64_t count = yb_bench_in_flight(world->blocks);
-    uint8_t *bytes = malloc(YB_WIRE_INTENTS_BYTES_MAX);
-    uint8_t *reply = malloc(YB_WIRE_INTENT_ANSWERS_BYTES_MAX);
-    bool ok = bytes != NULL && reply != NULL;
+    bool ok = true;
 
     for (uint64_t done = 0; ok && done < count; done += ANNOUNCE_KEYS) {
-        uint32_t keys =
-            count - done < ANNOUNCE_KEYS ? (uint32_t)(count - done) : (uint32_t)ANNOUNCE_KEYS;
-        struct yb_wire_intents body = {
-            .mode = YB_WIRE_MODE_IF_ABSENT,
-            .expected_us = EXPECTED_US,
-        };
-        struct yb_call call = {
-            .type = YB_WIRE_DIRECTORY_TYPE_INTENT,
-            .body = bytes,
-            .reply_body = reply,
-            .reply_body_room = YB_WIRE_INTENT_ANSWERS_BYTES_MAX,
-        };
-        size_t length = 0;
+        uint64_t keys = count - done < ANNOUNCE_KEYS ? count - done : ANNOUNCE_KEYS;
 
-        ok = yb_wire_intents_encode(&body, bytes, YB_WIRE_INTENTS_BYTES_MAX, &length) == YB_OK;
-        for (uint32_t i = 0; ok && i < keys; i++) {
-            struct yb_wire_intent intent = {
-                .hash = yb_bench_block_name(world->blocks + done + i),
-                .write = world->blocks + done + i + 1,
-            };
-
-            yb_wire_intent_store(&intent, bytes + length);
-            length += YB_WIRE_INTENT_BYTES;
-        }
-        yb_wire_put_u32(bytes + YB_WIRE_INTENTS_AT_ITEMS, keys);
-        call.body_bytes = (uint32_t)length;
-        ok = ok && ask(world, world->peer, &call);
+        ok = announce(world, world->blocks + done, 1, (uint32_t)keys);
     }
-    free(bytes);
-    free(reply);
     return ok;
 }
 
