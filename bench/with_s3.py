@@ -13,6 +13,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
 
+os.environ.setdefault("YUEBING", "build/yuebing")  # What else the tests' modules would ask for.
+
 from object import Real, sign_with  # noqa: E402
 from yuebing import Skipped  # noqa: E402
 
