@@ -131,8 +131,8 @@ unlink_inbound(struct yb_inbound *inbound)
     worker->inbound_free = inbound;
 }
 
-/* Answer the drains that nothing stands in front of any more (V3). What came after one is not waited
- * for: its sender may never pause, and a fence waits for the connection of the drain. */
+/* Answer the drains that nothing stands in front of any more (V3). What came after one is not
+ * waited for: its sender may never pause, and a fence waits for the connection of the drain. */
 static void
 answer_drains(struct yb_transfer_worker *worker)
 {
