@@ -127,3 +127,11 @@ yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t 
     free(text);
     return value;
 }
+
+uint64_t
+yb_ask_number(const json_t *answer, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(answer, name));
+
+    return value > 0 ? (uint64_t)value : 0;
+}

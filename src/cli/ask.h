@@ -9,6 +9,7 @@
 #define YB_CLI_ASK_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 #include "net/curl.h"
 #include "yuebing/status.h"
@@ -31,5 +32,8 @@ json_t *yb_ask_by(struct yb_curl *curl, const char *address, const char *path, c
 /* The same for a value, which is consumed. */
 json_t *yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
                     long *code_out);
+
+/* The number that `answer` has by that name; 0: it has none, or one below 0. */
+uint64_t yb_ask_number(const json_t *answer, const char *name);
 
 #endif /* YB_CLI_ASK_H */

@@ -19,15 +19,10 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "cli/bench.h"
+#include "cli/measure.h"
 
 #define BUFFER_BYTES (256u * 1024u)
 #define EVENTS_MAX   64
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 static bool
 complain(const char *what)
@@ -52,7 +47,7 @@ set_options(const struct yb_config *config, int fd)
 static int
 wait_events(const struct yb_config *config, int epoll_fd, struct epoll_event *events)
 {
-    uint64_t until = now_ns() + config->net_spin_us * YB_NS_PER_US;
+    uint64_t until = yb_measure_now_ns() + config->net_spin_us * YB_NS_PER_US;
     int count;
 
     do {
@@ -61,7 +56,7 @@ wait_events(const struct yb_config *config, int epoll_fd, struct epoll_event *ev
             break;
         }
         (void)sched_yield(); /* As our loop does; the other end may need this core. */
-    } while (now_ns() < until);
+    } while (yb_measure_now_ns() < until);
     return count != 0 ? count : epoll_wait(epoll_fd, events, EVENTS_MAX, 1000);
 }
 
@@ -206,7 +201,7 @@ send_round(struct client *client, struct line *line)
     size_t left = (size_t)client->load->bytes * client->load->depth;
 
     line->missing = left;
-    line->sent_ns = now_ns();
+    line->sent_ns = yb_measure_now_ns();
     while (left > 0) {
         ssize_t sent = send(line->fd, client->buffer, left, MSG_NOSIGNAL);
 
@@ -230,7 +225,7 @@ receive(struct client *client, struct line *line)
     if (line->missing > 0) {
         return true;
     }
-    yb_histogram_record(&client->histogram, now_ns() - line->sent_ns);
+    yb_histogram_record(&client->histogram, yb_measure_now_ns() - line->sent_ns);
     client->rounds++;
     return send_round(client, line);
 }
@@ -255,8 +250,8 @@ run_lines(struct client *client, const struct yb_bench_server *server)
             return false;
         }
     }
-    until = now_ns() + client->load->run_ns;
-    while (now_ns() < until) {
+    until = yb_measure_now_ns() + client->load->run_ns;
+    while (yb_measure_now_ns() < until) {
         int count = wait_events(client->config, client->epoll_fd, events);
 
         for (int i = 0; i < count; i++) {
@@ -284,10 +279,10 @@ yb_bench_bare_run(const struct yb_config *config, const struct yb_bench_server *
     client->load = load;
     client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     yb_histogram_reset(&client->histogram);
-    began_ns = now_ns();
+    began_ns = yb_measure_now_ns();
     ok = run_lines(client, server);
     result_out->per_second =
-        (double)client->rounds * load->depth * 1e9 / (double)(now_ns() - began_ns);
+        (double)client->rounds * load->depth * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     result_out->p50_ns = yb_histogram_quantile(&client->histogram, 0.50);
     result_out->p99_ns = yb_histogram_quantile(&client->histogram, 0.99);
     for (uint32_t i = 0; i < load->conns; i++) {
@@ -305,11 +300,11 @@ bool
 yb_bench_bare_connects(const struct yb_config *config, const struct yb_bench_server *server,
                        uint64_t run_ns, struct yb_bench_result *result_out)
 {
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t count = 0;
     uint8_t message[64] = {0};
 
-    while (now_ns() - began_ns < run_ns) {
+    while (yb_measure_now_ns() - began_ns < run_ns) {
         struct linger reset = {.l_onoff = 1, .l_linger = 0};
         int fd = dial(config, server);
 
@@ -326,6 +321,6 @@ yb_bench_bare_connects(const struct yb_config *config, const struct yb_bench_ser
         (void)close(fd);
         count++;
     }
-    result_out->per_second = (double)count * 1e9 / (double)(now_ns() - began_ns);
+    result_out->per_second = (double)count * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     return true;
 }

@@ -18,16 +18,11 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/histogram.h"
+#include "cli/measure.h"
 
 #define LAST_WORD     0x6c617374ull
 #define THREADS_MAX   64u
 #define FRAGMENTS_MAX 512u
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 static bool
 complain(const char *what)
@@ -160,7 +155,7 @@ begin_message(struct side *side, struct stream *stream, bool sends, uint64_t unt
     stream->message = next_message(side);
     stream->done = 0;
     if (sends) {
-        uint64_t word = now_ns() >= until_ns ? LAST_WORD : 0;
+        uint64_t word = yb_measure_now_ns() >= until_ns ? LAST_WORD : 0;
 
         stream->last = word == LAST_WORD;
         memcpy(stream->message, &word, sizeof(word));
@@ -184,7 +179,7 @@ end_message(struct side *side, struct stream *stream, bool sends)
 static bool
 run_side(struct side *side, bool sends)
 {
-    uint64_t until_ns = yb_deadline_after(now_ns(), side->raw->run_ns);
+    uint64_t until_ns = yb_deadline_after(yb_measure_now_ns(), side->raw->run_ns);
 
     while (side->running > 0) {
         bool moved_any = false;
@@ -249,14 +244,14 @@ yb_bench_ceiling_sockets(const struct yb_bench_target *target, const struct yb_b
         .length = raw->size,
         .run_ns = raw->run_ns,
     };
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t bytes = 0;
     uint64_t theirs = 0;
     bool ok = yb_bench_target_order(target, &order);
 
     ok = ok && (read ? yb_bench_raw_receive(raw, &bytes) : yb_bench_raw_send(raw, &bytes));
     ok = ok && yb_bench_target_answer(target, &theirs) && theirs == bytes;
-    *gbps_out = (double)bytes / (double)(now_ns() - began_ns);
+    *gbps_out = (double)bytes / (double)(yb_measure_now_ns() - began_ns);
     return ok;
 }
 
@@ -267,7 +262,7 @@ static bool
 receive_message(const struct yb_bench_raw *raw, int epoll_fd, uint8_t *message)
 {
     int fd = raw->sockets->fds[0];
-    uint64_t until_ns = raw->spin_ns > 0 ? now_ns() + raw->spin_ns : 0;
+    uint64_t until_ns = raw->spin_ns > 0 ? yb_measure_now_ns() + raw->spin_ns : 0;
     uint64_t have = 0;
 
     while (have < raw->size) {
@@ -275,7 +270,7 @@ receive_message(const struct yb_bench_raw *raw, int epoll_fd, uint8_t *message)
         int count = epoll_wait(epoll_fd, &event, 1, 0);
         ssize_t got;
 
-        if (count == 0 && now_ns() < until_ns) {
+        if (count == 0 && yb_measure_now_ns() < until_ns) {
             (void)sched_yield(); /* The other end may need this core. */
         } else if (count == 0) {
             count = epoll_wait(epoll_fd, &event, 1, 10000);
@@ -348,7 +343,7 @@ yb_bench_ceiling_ping(const struct yb_bench_target *target, const struct yb_benc
         .spin_ns = raw->spin_ns,
     };
     struct yb_histogram histogram;
-    uint64_t until_ns = now_ns() + raw->run_ns;
+    uint64_t until_ns = yb_measure_now_ns() + raw->run_ns;
     int epoll_fd = watch_first(raw);
     uint64_t word = 0;
     uint64_t unused;
@@ -356,12 +351,12 @@ yb_bench_ceiling_ping(const struct yb_bench_target *target, const struct yb_benc
 
     yb_histogram_reset(&histogram);
     while (ok && word != LAST_WORD) {
-        uint64_t began_ns = now_ns();
+        uint64_t began_ns = yb_measure_now_ns();
 
         word = began_ns >= until_ns ? LAST_WORD : 0;
         memcpy(raw->buffer, &word, sizeof(word));
         ok = send_message(raw, raw->buffer) && receive_message(raw, epoll_fd, raw->buffer);
-        yb_histogram_record(&histogram, now_ns() - began_ns);
+        yb_histogram_record(&histogram, yb_measure_now_ns() - began_ns);
     }
     if (epoll_fd >= 0) {
         (void)close(epoll_fd);
@@ -381,7 +376,7 @@ yb_bench_ceiling_process_vm(const struct yb_bench_target *target, uint8_t *buffe
     struct iovec remote[FRAGMENTS_MAX];
     uint64_t piece = size / fragments;
     uint64_t places = YB_BENCH_BUFFER_BYTES / size;
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t count = 0;
 
     YB_ASSERT(fragments > 0 && fragments <= FRAGMENTS_MAX);
@@ -399,8 +394,8 @@ yb_bench_ceiling_process_vm(const struct yb_bench_target *target, uint8_t *buffe
         if (got != (ssize_t)size) {
             return complain("process_vm_readv");
         }
-    } while (now_ns() - began_ns < run_ns);
-    *gbps_out = (double)count * (double)size / (double)(now_ns() - began_ns);
+    } while (yb_measure_now_ns() - began_ns < run_ns);
+    *gbps_out = (double)count * (double)size / (double)(yb_measure_now_ns() - began_ns);
     return true;
 }
 
@@ -421,7 +416,7 @@ copy_blocks(void *context)
 {
     struct copier *copier = context;
     uint64_t size = copier->copy->size;
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t count = 0;
 
     do {
@@ -432,9 +427,9 @@ copy_blocks(void *context)
         } else {
             memcpy(copier->to + at, copier->from + at, size);
         }
-    } while (now_ns() - began_ns < copier->copy->run_ns);
+    } while (yb_measure_now_ns() - began_ns < copier->copy->run_ns);
     copier->bytes = count * size;
-    copier->took_ns = now_ns() - began_ns;
+    copier->took_ns = yb_measure_now_ns() - began_ns;
     return NULL;
 }
 

@@ -18,6 +18,7 @@
 #include "cli/bench.h"
 #include "cli/bench_flow.h"
 #include "cli/bench_shelf.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "tier/ssd/ssd.h"
 #include "transfer/remote.h"
@@ -185,12 +186,12 @@ play(struct classes *classes, enum scene scene, uint64_t round)
         ok = yb_bench_flow_start(&classes->pair, &options[i], &flows[i]);
     }
     sleep_for(classes->run_ns / 5);
-    began_ns = yb_clock_now(yb_clock_system());
+    began_ns = yb_measure_now_ns();
     for (uint32_t i = 0; ok && i < count; i++) {
         bytes[i] = yb_bench_flow_bytes(flows[i]);
     }
     sleep_for(classes->run_ns);
-    span = (double)(yb_clock_now(yb_clock_system()) - began_ns);
+    span = (double)(yb_measure_now_ns() - began_ns);
     for (uint32_t i = 0; ok && i < count; i++) {
         bytes[i] = yb_bench_flow_bytes(flows[i]) - bytes[i];
         total += bytes[i];

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "cli/bench_tier.h"
+#include "cli/measure.h"
 #include "net/curl.h"
 #include "tier/object/s3_settings.h"
 
@@ -328,7 +329,7 @@ end(struct yb_bench_curl *curl, const struct message *message, struct transfer *
 double
 yb_bench_curl_run(struct yb_bench_curl *curl, const struct yb_bench_curl_job *job)
 {
-    uint64_t begun = yb_clock_now(yb_clock_system());
+    uint64_t begun = yb_measure_now_ns();
     uint32_t next = 0, under_way = 0;
     bool well = true;
     int count;
@@ -359,5 +360,5 @@ yb_bench_curl_run(struct yb_bench_curl *curl, const struct yb_bench_curl_job *jo
             (void)curl->library.multi_poll(curl->multi, NULL, 0, 1000, &count);
         }
     }
-    return well ? (double)(yb_clock_now(yb_clock_system()) - begun) / 1e9 : 0;
+    return well ? (double)(yb_measure_now_ns() - begun) / 1e9 : 0;
 }

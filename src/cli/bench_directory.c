@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 
 #define ROUNDS_MAX 99u
@@ -84,23 +85,23 @@ step(struct bench *bench)
 static bool
 fill(struct scene *scene, struct figures *figures)
 {
-    double resident = yb_bench_resident_bytes(scene->directory.pid);
-    double cpu_ns = yb_bench_process_cpu_ns(scene->directory.pid);
-    uint64_t began_ns = yb_clock_now(yb_clock_system());
+    double resident = (double)yb_measure_resident_bytes(scene->directory.pid);
+    double cpu_ns = (double)yb_measure_cpu_ns(scene->directory.pid);
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t keys = 0;
 
     if (!yb_bench_world_publish(scene->world, &keys)) {
         return false;
     }
-    figures->publish_keys_per_s =
-        (double)keys * 1e9 / (double)(yb_clock_now(yb_clock_system()) - began_ns);
+    figures->publish_keys_per_s = (double)keys * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     figures->publish_per_core =
-        (double)keys * 1e9 / (yb_bench_process_cpu_ns(scene->directory.pid) - cpu_ns);
+        (double)keys * 1e9 / ((double)yb_measure_cpu_ns(scene->directory.pid) - cpu_ns);
     if (!yb_bench_world_announce(scene->world)) {
         return false;
     }
     figures->bytes_per_block =
-        (yb_bench_resident_bytes(scene->directory.pid) - resident) / (double)figures->blocks;
+        ((double)yb_measure_resident_bytes(scene->directory.pid) - resident) /
+        (double)figures->blocks;
     figures->index_bytes_per_block = scene->index.figures->bytes_per_block;
     figures->index_publish = scene->index.figures->publish_keys_per_s;
     return true;
@@ -110,13 +111,13 @@ fill(struct scene *scene, struct figures *figures)
 static bool
 look_up(struct scene *scene, struct yb_bench_lookups *lookups, double *per_core_out)
 {
-    double cpu_ns = yb_bench_process_cpu_ns(scene->directory.pid);
+    double cpu_ns = (double)yb_measure_cpu_ns(scene->directory.pid);
 
     if (!yb_bench_world_announce(scene->world) || !yb_bench_world_look_up(scene->world, lookups)) {
         return false;
     }
-    *per_core_out =
-        (double)lookups->looked_up * 1e9 / (yb_bench_process_cpu_ns(scene->directory.pid) - cpu_ns);
+    *per_core_out = (double)lookups->looked_up * 1e9 /
+                    ((double)yb_measure_cpu_ns(scene->directory.pid) - cpu_ns);
     return true;
 }
 

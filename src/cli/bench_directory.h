@@ -131,10 +131,6 @@ bool yb_bench_index_end(struct yb_bench_index *index);
 /* Let a node die in it, sweep, and end. Harmless if it was not started. */
 bool yb_bench_index_stop(struct yb_bench_index *index);
 
-/* Memory that a process has, and processor time that it has used. */
-double yb_bench_resident_bytes(pid_t pid);
-double yb_bench_process_cpu_ns(pid_t pid);
-
 /* ---- nodes and client (bench_directory_load.c) ----------------------------------------------- */
 
 struct yb_bench_world;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "cli/bench_directory.h"
+#include "cli/measure.h"
 
 #define GROUP_BLOCKS    8192u /* 512 for each node, and some of its neighbour's. */
 #define GROUPS          4u    /* Under way. */
@@ -87,12 +88,6 @@ struct yb_bench_world {
     uint64_t until_ns;
     uint64_t random;
 };
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 /* Turn the loop until `waiting` is at most `left`. */
 static bool
@@ -190,7 +185,7 @@ beat_fired(struct yb_timer *timer)
             YB_OK) {
         return;
     }
-    node->beat_ns = now_ns();
+    node->beat_ns = yb_measure_now_ns();
     node->beat = (struct yb_call){
         .type = YB_WIRE_DIRECTORY_TYPE_HEARTBEAT,
         .class = YB_CLASS_THROUGHPUT, /* Not behind this node's publications. */
@@ -494,7 +489,7 @@ send_question(struct question *question)
                sizeof(name));
     }
     question->call.deadline_ns = yb_loop_now(world->loop) + CALL_TIMEOUT_NS;
-    question->sent_ns = now_ns();
+    question->sent_ns = yb_measure_now_ns();
     if (yb_peer_call(world->peer, &question->call) != YB_OK) {
         (void)fail(world, "a lookup", YB_AGAIN);
         return;
@@ -507,7 +502,7 @@ question_done(struct yb_call *call)
 {
     struct question *question = call->owner;
     struct yb_bench_world *world = question->world;
-    uint64_t time_ns = now_ns();
+    uint64_t time_ns = yb_measure_now_ns();
 
     world->waiting--;
     if (!call->answered || call->status != YB_OK ||
@@ -616,13 +611,13 @@ yb_bench_world_look_up(struct yb_bench_world *world, struct yb_bench_lookups *lo
     for (uint32_t i = 0; ok && i < lookups->outstanding; i++) {
         ok = world->questions != NULL && make_question(world, i);
     }
-    began_ns = now_ns();
+    began_ns = yb_measure_now_ns();
     world->until_ns = began_ns + lookups->run_ns;
     for (uint32_t i = 0; ok && i < lookups->outstanding; i++) {
         send_question(&world->questions[i]);
     }
     ok = ok && await(world, 0);
-    lookups->took_ns = now_ns() - began_ns;
+    lookups->took_ns = yb_measure_now_ns() - began_ns;
     lookups->p50_ns = yb_histogram_quantile(&world->times, 0.50);
     lookups->p99_ns = yb_histogram_quantile(&world->times, 0.99);
     ok = ok && check_answers(world);
@@ -694,10 +689,10 @@ is_named(struct yb_bench_world *world, uint64_t block, bool *named_out)
 static void
 pass(struct yb_bench_world *world, uint64_t span_ns)
 {
-    uint64_t until_ns = now_ns() + span_ns;
+    uint64_t until_ns = yb_measure_now_ns() + span_ns;
 
-    while (now_ns() < until_ns) {
-        yb_loop_turn(world->loop, until_ns - now_ns());
+    while (yb_measure_now_ns() < until_ns) {
+        yb_loop_turn(world->loop, until_ns - yb_measure_now_ns());
     }
 }
 
@@ -705,7 +700,7 @@ pass(struct yb_bench_world *world, uint64_t span_ns)
 static bool
 await_swept(struct yb_bench_world *world, uint64_t records)
 {
-    uint64_t until_ns = now_ns() + SWEEP_WAIT_NS;
+    uint64_t until_ns = yb_measure_now_ns() + SWEEP_WAIT_NS;
     struct yb_wire_directory_numbers numbers = {.records = records + 1};
     uint8_t reply[YB_WIRE_DIRECTORY_NUMBERS_BYTES_MAX];
 
@@ -722,7 +717,7 @@ await_swept(struct yb_bench_world *world, uint64_t records)
                 YB_OK) {
             return fail(world, "the directory's numbers", YB_PROTOCOL);
         }
-        if (now_ns() > until_ns) {
+        if (yb_measure_now_ns() > until_ns) {
             return fail(world, "the sweep does not end", YB_TIMED_OUT);
         }
     }
@@ -743,7 +738,7 @@ bool
 yb_bench_world_kill(struct yb_bench_world *world, uint32_t node, struct yb_bench_death *death_out)
 {
     uint64_t block = node; /* Its own, and only on it. */
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t lease_until_ns = world->nodes[node].beat_ns + world->lease_ms * YB_NS_PER_MS;
     bool named = false;
 
@@ -763,8 +758,9 @@ yb_bench_world_kill(struct yb_bench_world *world, uint32_t node, struct yb_bench
             return false;
         }
     }
-    death_out->visible_ns = now_ns() - began_ns;
-    death_out->after_lease_ns = now_ns() > lease_until_ns ? now_ns() - lease_until_ns : 0;
+    death_out->visible_ns = yb_measure_now_ns() - began_ns;
+    death_out->after_lease_ns =
+        yb_measure_now_ns() > lease_until_ns ? yb_measure_now_ns() - lease_until_ns : 0;
     return await_swept(world, blocks_alive(world));
 }
 

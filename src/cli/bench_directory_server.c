@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/stats.h"
 #include "cli/bench_directory.h"
+#include "cli/measure.h"
 #include "directory/directory.h"
 #include "directory/grant.h"
 #include "directory/index.h"
@@ -58,39 +59,6 @@ yb_bench_complain(const char *what, enum yb_status status)
 {
     fprintf(stderr, "yuebing bench: %s: %s\n", what, yb_status_text(status));
     return false;
-}
-
-double
-yb_bench_resident_bytes(pid_t pid)
-{
-    char path[64];
-    unsigned long long all;
-    unsigned long long resident = 0;
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-    file = fopen(path, "re");
-    if (file == NULL) {
-        return 0;
-    }
-    if (fscanf(file, "%llu %llu", &all, &resident) != 2) {
-        resident = 0;
-    }
-    (void)fclose(file);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
-double
-yb_bench_process_cpu_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec used;
-
-    /* lint: allow, another process's processor time, which struct yb_clock does not know */
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
-        return 0;
-    }
-    return (double)used.tv_sec * 1e9 + (double)used.tv_nsec;
 }
 
 static void *
@@ -521,13 +489,13 @@ open_alone(struct alone *alone)
 static void
 run_alone(struct alone *alone, int order_fd)
 {
-    double resident = yb_bench_resident_bytes(getpid());
+    double resident = (double)yb_measure_resident_bytes(getpid());
     uint64_t run_ns = 0;
 
     open_alone(alone);
     publish_alone(alone);
     alone->figures->bytes_per_block =
-        (yb_bench_resident_bytes(getpid()) - resident) / (double)alone->blocks;
+        ((double)yb_measure_resident_bytes(getpid()) - resident) / (double)alone->blocks;
     do {
         expect(write(order_fd, &run_ns, sizeof(run_ns)) == (ssize_t)sizeof(run_ns) &&
                    read(order_fd, &run_ns, sizeof(run_ns)) == (ssize_t)sizeof(run_ns),

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_directory.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "daemon/process.h"
 #include "daemon/roles.h"
@@ -325,37 +326,13 @@ put_all(struct bench *bench)
 
 /* ---- callers --------------------------------------------------------------------------------- */
 
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
-static uint32_t
-thread_count(void)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[128];
-    uint32_t count = 0;
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "Threads: %u", &count) == 1) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return count;
-}
-
 /* One block after the other. */
 static void *
 get_blocks(void *context)
 {
     struct flow *flow = context;
 
-    while (now_ns() < flow->bench->until_ns) {
+    while (yb_measure_now_ns() < flow->bench->until_ns) {
         name_items(flow);
         if (yb_client_get(flow->bench->client, flow->items, 1, NULL) != YB_OK) {
             flow->items[0].status = YB_INVALID;
@@ -417,7 +394,7 @@ run_callers(struct bench *bench, uint32_t first, uint32_t count, uint32_t step,
         begun += ok;
     }
     if (ok && run == fetch_blocks) {
-        uint32_t seen = thread_count();
+        uint32_t seen = yb_measure_threads(getpid());
 
         bench->threads = seen > bench->threads ? seen : bench->threads;
     }
@@ -442,18 +419,20 @@ measure(struct bench *bench)
     uint64_t reads;
     bool ok;
 
-    bench->threads_before = thread_count() + CALLERS;
-    bench->until_ns = now_ns() + SYNC_NS;
-    began_ns = now_ns();
+    bench->threads_before = yb_measure_threads(getpid()) + CALLERS;
+    bench->until_ns = yb_measure_now_ns() + SYNC_NS;
+    began_ns = yb_measure_now_ns();
     ok = run_callers(bench, 0, 1, 1, get_blocks);
-    bench->sync_ops_s = (double)atomic_load(&bench->done) * 1e9 / (double)(now_ns() - began_ns);
+    bench->sync_ops_s =
+        (double)atomic_load(&bench->done) * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     atomic_store(&bench->wakeups, 0);
     atomic_store(&bench->done, 0);
     reads = atomic_load(&bench->medium.shared->reads);
-    began_ns = now_ns();
+    began_ns = yb_measure_now_ns();
     ok = ok && run_callers(bench, bench->blocks / 2, bench->outstanding / CALLERS,
                            bench->outstanding / CALLERS, fetch_blocks);
-    bench->fetch_ops_s = (double)atomic_load(&bench->done) * 1e9 / (double)(now_ns() - began_ns);
+    bench->fetch_ops_s =
+        (double)atomic_load(&bench->done) * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     bench->fetch_reads = atomic_load(&bench->medium.shared->reads) - reads;
     reads = atomic_load(&bench->medium.shared->reads);
     /* One that nobody has read, and that memory has no room for since long. */

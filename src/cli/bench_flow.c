@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "cli/bench_ceilings.h"
+#include "cli/measure.h"
 
 #define WAIT_NS       (30 * YB_NS_PER_S)
 #define CHECKED_ITEMS 1024u
@@ -46,12 +47,6 @@ struct yb_bench_flow {
     pthread_t pacer;
     struct slot slots[YB_BENCH_DEPTH_LIMIT];
 };
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 static bool
 complain(const char *what, enum yb_status status)
@@ -207,7 +202,7 @@ take_result(struct yb_bench_flow *flow, struct slot *slot, yb_transfer_batch han
         (void)complain("a batch", found);
         return;
     }
-    yb_histogram_record(&flow->histogram, now_ns() - slot->began_ns);
+    yb_histogram_record(&flow->histogram, yb_measure_now_ns() - slot->began_ns);
     atomic_fetch_add(&flow->bytes, status.bytes);
     flow->batches++;
 }
@@ -223,7 +218,7 @@ on_done(struct yb_transfer *engine, yb_transfer_batch handle, void *owner)
     take_result(flow, slot, handle);
     if (flow->options.mode == YB_BENCH_FLOW_DEPTH && !atomic_load(&flow->stopping) &&
         !atomic_load(&flow->failed)) {
-        slot->began_ns = now_ns();
+        slot->began_ns = yb_measure_now_ns();
         (void)submit_slot(slot, &next);
     }
     atomic_store(&slot->busy, false);
@@ -236,13 +231,13 @@ static void
 run_waiting(struct yb_bench_flow *flow)
 {
     struct slot *slot = &flow->slots[0];
-    uint64_t until_ns = now_ns() + flow->options.run_ns;
+    uint64_t until_ns = yb_measure_now_ns() + flow->options.run_ns;
 
     do {
         yb_transfer_batch handle;
         enum yb_status status;
 
-        slot->began_ns = now_ns();
+        slot->began_ns = yb_measure_now_ns();
         if (!submit_slot(slot, &handle)) {
             return;
         }
@@ -253,13 +248,13 @@ run_waiting(struct yb_bench_flow *flow)
         }
         take_result(flow, slot, handle);
         let_go(flow);
-    } while (now_ns() < until_ns && !atomic_load(&flow->failed));
+    } while (yb_measure_now_ns() < until_ns && !atomic_load(&flow->failed));
 }
 
 static void
 sleep_until(uint64_t when_ns)
 {
-    uint64_t now = now_ns();
+    uint64_t now = yb_measure_now_ns();
 
     if (when_ns > now) {
         struct timespec span = {
@@ -277,7 +272,7 @@ static void *
 run_paced(void *context)
 {
     struct yb_bench_flow *flow = context;
-    uint64_t due_ns = now_ns();
+    uint64_t due_ns = yb_measure_now_ns();
 
     for (uint32_t i = 0; !atomic_load(&flow->stopping) && !atomic_load(&flow->failed);
          i = (i + 1) % flow->options.depth) {
@@ -288,9 +283,9 @@ run_paced(void *context)
         sleep_until(due_ns);
         while (atomic_load(&slot->busy) && !atomic_load(&flow->failed)) {
             late = true;
-            sleep_until(now_ns() + 100 * YB_NS_PER_US);
+            sleep_until(yb_measure_now_ns() + 100 * YB_NS_PER_US);
         }
-        slot->began_ns = late ? due_ns : now_ns();
+        slot->began_ns = late ? due_ns : yb_measure_now_ns();
         atomic_store(&slot->busy, true);
         if (!submit_slot(slot, &handle)) {
             break;
@@ -354,14 +349,14 @@ yb_bench_flow_start(struct yb_bench_pair *pair, const struct yb_bench_flow_optio
     if (flow == NULL) {
         return false;
     }
-    flow->began_ns = now_ns();
+    flow->began_ns = yb_measure_now_ns();
     if (options->mode == YB_BENCH_FLOW_PACED &&
         pthread_create(&flow->pacer, NULL, run_paced, flow) != 0) {
         flow_free(flow);
         return complain("thread", YB_NO_MEMORY);
     }
     for (uint32_t i = 0; options->mode == YB_BENCH_FLOW_DEPTH && i < options->depth; i++) {
-        flow->slots[i].began_ns = now_ns();
+        flow->slots[i].began_ns = yb_measure_now_ns();
         if (!submit_slot(&flow->slots[i], &handle)) {
             break;
         }
@@ -386,7 +381,7 @@ yb_bench_flow_finish(struct yb_bench_flow **flow_ref, struct yb_bench_flow_resul
     let_go(flow);
     while (read(flow->ended_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
     }
-    took_ns = now_ns() - flow->began_ns;
+    took_ns = yb_measure_now_ns() - flow->began_ns;
     ok = !atomic_load(&flow->failed) && flow->batches > 0;
     memset(result_out, 0, sizeof(*result_out));
     result_out->bytes = atomic_load(&flow->bytes);
@@ -482,7 +477,7 @@ yb_bench_flow_check(struct yb_bench_pair *pair, const struct yb_bench_flow_optio
                     uint32_t *paths_out)
 {
     bool reads = options->op == YB_TRANSFER_READ;
-    uint64_t seed = now_ns();
+    uint64_t seed = yb_measure_now_ns();
     bool ok;
 
     ok = reads ? ask_target(pair, YB_BENCH_ORDER_STAMP, options->size, seed)
@@ -530,7 +525,7 @@ yb_bench_flow_run(struct yb_bench_pair *pair, const struct yb_bench_flow_options
     if (options->mode == YB_BENCH_FLOW_WAITING) {
         run_waiting(flow);
     } else {
-        sleep_until(now_ns() + options->run_ns);
+        sleep_until(yb_measure_now_ns() + options->run_ns);
     }
     ok = yb_bench_flow_finish(&flow, result_out) && cpu_of_both(pair, &after_ns);
     if (ok) {

@@ -16,6 +16,7 @@
 #include "base/histogram.h"
 #include "base/stats.h"
 #include "cli/bench.h"
+#include "cli/measure.h"
 #include "net/conn.h"
 #include "net/peer.h"
 #include "net/server.h"
@@ -30,12 +31,6 @@ struct side {
     struct yb_auth *auth;
     struct yb_hello_self self;
 };
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 static bool
 complain(const char *what, enum yb_status status)
@@ -245,7 +240,7 @@ on_done(struct yb_call *call)
     if (--line->missing > 0) {
         return;
     }
-    yb_histogram_record(&client->histogram, now_ns() - line->sent_ns);
+    yb_histogram_record(&client->histogram, yb_measure_now_ns() - line->sent_ns);
     client->rounds++;
     if (!client->stopping) {
         send_round(line);
@@ -259,7 +254,7 @@ send_round(struct line *line)
     uint64_t deadline_ns = yb_loop_now(client->side.loop) + CALL_TIMEOUT_NS;
 
     line->missing = client->load->depth;
-    line->sent_ns = now_ns();
+    line->sent_ns = yb_measure_now_ns();
     for (uint32_t i = 0; i < client->load->depth; i++) {
         struct flight *flight = &line->flights[i];
         enum yb_status status;
@@ -328,17 +323,17 @@ check_bytes(const struct client *client)
 static bool
 run_lines(struct client *client, struct yb_bench_result *result_out)
 {
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = yb_measure_now_ns();
     uint64_t until_ns = began_ns + client->load->run_ns;
 
     for (uint32_t i = 0; i < client->load->conns; i++) {
         send_round(&client->lines[i]);
     }
-    while (!client->failed && now_ns() < until_ns) {
+    while (!client->failed && yb_measure_now_ns() < until_ns) {
         yb_loop_turn(client->side.loop, YB_NS_PER_S);
     }
-    result_out->per_second =
-        (double)client->rounds * client->load->depth * 1e9 / (double)(now_ns() - began_ns);
+    result_out->per_second = (double)client->rounds * client->load->depth * 1e9 /
+                             (double)(yb_measure_now_ns() - began_ns);
     result_out->p50_ns = yb_histogram_quantile(&client->histogram, 0.50);
     result_out->p99_ns = yb_histogram_quantile(&client->histogram, 0.99);
     return !client->failed && check_bytes(client);
@@ -439,54 +434,17 @@ yb_bench_net_connects(const struct yb_config *config, const struct yb_bench_serv
     bool ok;
 
     ok = side_open(&side, config);
-    began_ns = now_ns();
-    while (ok && now_ns() - began_ns < run_ns) {
+    began_ns = yb_measure_now_ns();
+    while (ok && yb_measure_now_ns() - began_ns < run_ns) {
         ok = visit_once(&side, server);
         count++;
     }
-    result_out->per_second = (double)count * 1e9 / (double)(now_ns() - began_ns);
+    result_out->per_second = (double)count * 1e9 / (double)(yb_measure_now_ns() - began_ns);
     side_close(&side);
     return ok;
 }
 
 /* ---- idle connections ---------------------------------------------------------------------- */
-
-/* Read a number of kilobytes from /proc/PID/status; 0 if it is not there. */
-static double
-resident_bytes(pid_t pid)
-{
-    char path[64];
-    char line[256];
-    unsigned long kib = 0;
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    file = fopen(path, "re");
-    if (file == NULL) {
-        return 0;
-    }
-    while (fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "VmRSS: %lu kB", &kib) == 1) {
-            break;
-        }
-    }
-    (void)fclose(file);
-    return (double)kib * 1024.0;
-}
-
-/* Read how much of a core a process has used, in nanoseconds; 0 if it cannot be read. */
-static double
-cpu_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec used;
-
-    /* lint: allow, another process's processor time, which struct yb_clock does not know */
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
-        return 0;
-    }
-    return (double)used.tv_sec * 1e9 + (double)used.tv_nsec;
-}
 
 static bool
 open_many(struct side *side, const struct yb_bench_server *server, struct visit *visits,
@@ -530,21 +488,25 @@ yb_bench_net_idle(const struct yb_config *config, const struct yb_bench_server *
 
         /* As many again come first: they fill what earlier work left free in the heap. */
         ok = open_many(&side, server, visits + conns, conns);
-        server_bytes = resident_bytes(server->pid);
-        client_bytes = resident_bytes(getpid());
+        server_bytes = (double)yb_measure_resident_bytes(server->pid);
+        client_bytes = (double)yb_measure_resident_bytes(getpid());
         ok = ok && open_many(&side, server, visits, conns);
         if (ok) {
-            double server_cpu = cpu_ns(server->pid);
-            double client_cpu = cpu_ns(getpid());
-            uint64_t began_ns = now_ns();
+            double server_cpu = (double)yb_measure_cpu_ns(server->pid);
+            double client_cpu = (double)yb_measure_cpu_ns(getpid());
+            uint64_t began_ns = yb_measure_now_ns();
 
-            while (now_ns() - began_ns < run_ns) {
-                yb_loop_turn(side.loop, began_ns + run_ns - now_ns());
+            while (yb_measure_now_ns() - began_ns < run_ns) {
+                yb_loop_turn(side.loop, began_ns + run_ns - yb_measure_now_ns());
             }
-            idle_out->server_bytes = (resident_bytes(server->pid) - server_bytes) / conns;
-            idle_out->client_bytes = (resident_bytes(getpid()) - client_bytes) / conns;
-            idle_out->server_cpu = (cpu_ns(server->pid) - server_cpu) / (double)run_ns;
-            idle_out->client_cpu = (cpu_ns(getpid()) - client_cpu) / (double)run_ns;
+            idle_out->server_bytes =
+                ((double)yb_measure_resident_bytes(server->pid) - server_bytes) / conns;
+            idle_out->client_bytes =
+                ((double)yb_measure_resident_bytes(getpid()) - client_bytes) / conns;
+            idle_out->server_cpu =
+                ((double)yb_measure_cpu_ns(server->pid) - server_cpu) / (double)run_ns;
+            idle_out->client_cpu =
+                ((double)yb_measure_cpu_ns(getpid()) - client_cpu) / (double)run_ns;
         }
         side_close(&side);
     }

@@ -21,6 +21,7 @@
 #include "cli/bench_curl.h"
 #include "cli/bench_target.h"
 #include "cli/bench_tier.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "tier/object/record.h"
 
@@ -88,12 +89,6 @@ struct scene {
     struct row rows[ROWS_MAX];
 };
 
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static struct yb_id
@@ -146,7 +141,7 @@ start_next(struct scene *scene)
     struct item *item = &scene->items[scene->next];
     enum yb_status status;
 
-    item->begun_ns = now_ns();
+    item->begun_ns = yb_measure_now_ns();
     if (scene->puts) {
         make_store(item, scene->next);
         status = yb_tier_store(scene->tier.tier, &item->any.store);
@@ -164,7 +159,7 @@ ended(struct item *item, enum yb_status status)
 {
     struct scene *scene = item->scene;
 
-    item->took_us = (double)(now_ns() - item->begun_ns) / 1e3;
+    item->took_us = (double)(yb_measure_now_ns() - item->begun_ns) / 1e3;
     scene->under_way--;
     yb_bench_tier_note(&scene->tier, status);
 }
@@ -207,7 +202,7 @@ start_bare(struct scene *scene, bool sums)
     enum yb_status status;
 
     memset(request, 0, sizeof(*request));
-    item->begun_ns = now_ns();
+    item->begun_ns = yb_measure_now_ns();
     request->done = on_bare;
     request->verb = scene->puts ? YB_OBJECT_PUT : YB_OBJECT_GET;
     request->before = sums && scene->puts ? sum_before : NULL;
@@ -246,7 +241,7 @@ run_curl(struct scene *scene, bool sums)
 static double
 run_loop(struct scene *scene, uint32_t flying, enum way way)
 {
-    uint64_t begun = now_ns();
+    uint64_t begun = yb_measure_now_ns();
 
     scene->next = scene->under_way = 0;
     while ((scene->next < scene->count && scene->tier.status == YB_OK) || scene->under_way > 0) {
@@ -260,7 +255,7 @@ run_loop(struct scene *scene, uint32_t flying, enum way way)
         }
         yb_loop_turn(scene->tier.loop, YB_BENCH_TIER_TURN_NS);
     }
-    return (double)(now_ns() - begun) / 1e9;
+    return (double)(yb_measure_now_ns() - begun) / 1e9;
 }
 
 /* All items once, `flying` at a time. Returns seconds; 0: it failed. */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "cli/bench_tier.h"
+#include "cli/measure.h"
 
 #define BLOCKS      128u
 #define BLOCK_BYTES (1ull << 20)
@@ -48,12 +49,6 @@ struct yb_bench_shelf {
     bool compares;
 };
 
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static struct yb_id
@@ -78,7 +73,7 @@ on_done(struct yb_tier_op *base, enum yb_status status)
         op->flow->under_way--;
         if (shelf->measures && status == YB_OK) {
             op->flow->bytes += BLOCK_BYTES;
-            yb_histogram_record(&op->flow->us, (now_ns() - op->begun_ns) / YB_NS_PER_US);
+            yb_histogram_record(&op->flow->us, (yb_measure_now_ns() - op->begun_ns) / YB_NS_PER_US);
         }
     }
     shelf->under_way--;
@@ -94,7 +89,7 @@ take(struct yb_bench_shelf *shelf, struct flow *flow, uint32_t block)
     shelf->free = op->next;
     op->flow = flow;
     op->block = block;
-    op->begun_ns = now_ns();
+    op->begun_ns = yb_measure_now_ns();
     shelf->under_way++;
     if (flow != NULL) {
         flow->under_way++;
@@ -172,7 +167,7 @@ static uint64_t
 feed(struct yb_bench_shelf *shelf, struct flow *flow)
 {
     const struct yb_bench_flow_options *options = flow->options;
-    uint64_t now = now_ns();
+    uint64_t now = yb_measure_now_ns();
 
     while (flow->under_way < options->depth &&
            (options->mode != YB_BENCH_FLOW_PACED || now >= flow->next_ns)) {
@@ -187,7 +182,8 @@ feed(struct yb_bench_shelf *shelf, struct flow *flow)
 static void
 run_until(struct yb_bench_shelf *shelf, uint32_t count, uint64_t until_ns)
 {
-    for (uint64_t now = now_ns(); now < until_ns && shelf->tier.status == YB_OK; now = now_ns()) {
+    for (uint64_t now = yb_measure_now_ns(); now < until_ns && shelf->tier.status == YB_OK;
+         now = yb_measure_now_ns()) {
         uint64_t wait = until_ns - now;
 
         for (uint32_t i = 0; i < count; i++) {
@@ -209,14 +205,14 @@ yb_bench_shelf_play(struct yb_bench_shelf *shelf, const struct yb_bench_flow_opt
     YB_ASSERT(count <= YB_BENCH_SHELF_FLOWS);
     for (uint32_t i = 0; i < count; i++) {
         YB_ASSERT(flows[i].depth <= YB_BENCH_SHELF_DEPTH);
-        shelf->flows[i] = (struct flow){.options = &flows[i], .next_ns = now_ns()};
+        shelf->flows[i] = (struct flow){.options = &flows[i], .next_ns = yb_measure_now_ns()};
     }
-    run_until(shelf, count, now_ns() + run_ns / 5);
+    run_until(shelf, count, yb_measure_now_ns() + run_ns / 5);
     shelf->measures = true;
-    begun = now_ns();
+    begun = yb_measure_now_ns();
     run_until(shelf, count, begun + run_ns);
     shelf->measures = false;
-    span = (double)(now_ns() - begun);
+    span = (double)(yb_measure_now_ns() - begun);
     for (uint32_t i = 0; i < count; i++) {
         struct flow *flow = &shelf->flows[i];
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_tier.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 
 #define KIB           1024ull
@@ -81,7 +82,7 @@ struct bench {
 static double
 seconds_since(uint64_t begun_ns)
 {
-    return (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+    return (double)(yb_measure_now_ns() - begun_ns) / 1e9;
 }
 
 static bool
@@ -218,7 +219,7 @@ store_all(struct bench *bench, uint64_t size, uint64_t count)
 static double
 store_stream(struct bench *bench, uint64_t size, uint64_t first, uint64_t count)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     uint64_t ahead = AHEAD_BYTES / size < OPS - 1 ? AHEAD_BYTES / size : OPS - 1;
     uint64_t next = first;
     double seconds;
@@ -239,7 +240,7 @@ store_stream(struct bench *bench, uint64_t size, uint64_t first, uint64_t count)
 static double
 load_some(struct bench *bench, uint64_t size, uint64_t stored, uint32_t depth, uint64_t count)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     uint64_t random = begun_ns;
 
     for (uint64_t i = 0; i < count && bench->log.status == YB_OK; i++) {
@@ -393,7 +394,7 @@ measure_recovery(struct bench *bench, struct row *row)
     store_all(bench, SMALL_BYTES, bench->records);
     yb_tier_info(bench->log.tier, &before);
     yb_bench_tier_close(&bench->log);
-    begun_ns = yb_clock_now(yb_clock_system());
+    begun_ns = yb_measure_now_ns();
     if (!tier_open_for(bench, bench->records * 256, bench->records)) {
         return false;
     }

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/bench_ssd.h"
+#include "cli/measure.h"
 
 #define SYNC_TAG UINT64_MAX
 
@@ -74,7 +75,7 @@ yb_bench_disk_close(struct yb_bench_disk *disk, const char *directory)
 static double
 seconds_since(uint64_t begun_ns)
 {
-    return (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+    return (double)(yb_measure_now_ns() - begun_ns) / 1e9;
 }
 
 static bool
@@ -168,7 +169,7 @@ double
 yb_bench_disk_write(const struct yb_bench_disk *disk, uint64_t bytes, uint64_t size, uint32_t depth,
                     uint64_t sync_bytes)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     uint64_t covered = 0; /* Bytes that the last sync is about, ... */
     uint64_t there = 0;   /* ... and those that are there to stay. */
     bool syncing = false;
@@ -206,7 +207,7 @@ double
 yb_bench_disk_read(const struct yb_bench_disk *disk, uint64_t size, uint32_t depth, uint64_t count,
                    bool in_order)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     uint64_t random = begun_ns;
     uint64_t places = disk->bytes / size;
     struct run run;

@@ -17,6 +17,7 @@
 #include "cli/bench.h"
 #include "cli/bench_ssd.h"
 #include "cli/bench_tier.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "policy/policy.h"
 #include "sim/trace.h"
@@ -410,7 +411,7 @@ static bool
 run_all(struct run *run)
 {
     struct yb_output_progress progress;
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
 
     yb_output_progress_begin(&progress, run->cli->err, run->cli->terminal, yb_clock_system(),
                              "requests", run->trace->request_count);
@@ -422,7 +423,7 @@ run_all(struct run *run)
         yb_loop_turn(run->log.loop, YB_BENCH_TIER_TURN_NS);
     }
     yb_output_progress_end(&progress);
-    run->seconds = (double)(yb_clock_now(yb_clock_system()) - begun_ns) / 1e9;
+    run->seconds = (double)(yb_measure_now_ns() - begun_ns) / 1e9;
     yb_tier_info(run->log.tier, &run->info);
     if (run->wrong > 0) {
         fprintf(run->cli->err, "yuebing bench ssd: %llu blocks came back with other bytes\n",

@@ -17,18 +17,13 @@
 #include "cli/bench_ceilings.h"
 #include "cli/bench_directory.h"
 #include "cli/bench_store.h"
+#include "cli/measure.h"
 #include "daemon/process.h"
 #include "daemon/roles.h"
 
 #define READY_NS     (5 * YB_NS_PER_S)
 #define OPEN_NS      (5 * YB_NS_PER_S)
 #define WORKING_KEYS 32768u /* That gets go round among: fewer than a client has hints for. */
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
 
 /* ---- the store's process --------------------------------------------------------------------- */
 
@@ -464,7 +459,7 @@ static bool
 run_batches(struct round *round, struct yb_histogram *times, uint64_t *batches_out)
 {
     const struct yb_bench_store_flow *flow = round->flow;
-    uint64_t until_ns = now_ns() + flow->run_ns;
+    uint64_t until_ns = yb_measure_now_ns() + flow->run_ns;
     uint64_t began_ns;
 
     *batches_out = 0;
@@ -472,15 +467,15 @@ run_batches(struct round *round, struct yb_histogram *times, uint64_t *batches_o
         enum yb_status status;
 
         fill_items(round, round->next, flow->op == YB_BENCH_STORE_PUT);
-        began_ns = now_ns();
+        began_ns = yb_measure_now_ns();
         status = move(round->store, flow->op, flow->batch);
         if (status != YB_OK) {
             return yb_bench_complain(op_name(flow->op), status);
         }
-        yb_histogram_record(times, now_ns() - began_ns);
+        yb_histogram_record(times, yb_measure_now_ns() - began_ns);
         round->next += flow->batch;
         ++*batches_out;
-    } while (now_ns() < until_ns);
+    } while (yb_measure_now_ns() < until_ns);
     return true;
 }
 
@@ -537,12 +532,12 @@ yb_bench_store_run(struct yb_bench_store *store, const struct yb_bench_store_flo
         return false;
     }
     yb_client_counters(store->client, &before);
-    node_ns = yb_bench_process_cpu_ns(store->pid);
+    node_ns = (double)yb_measure_cpu_ns(store->pid);
     cpu_ns = (double)yb_bench_cpu_ns();
-    began_ns = now_ns();
+    began_ns = yb_measure_now_ns();
     ok = run_batches(&round, times, &batches);
-    span = (double)(now_ns() - began_ns);
-    node_ns = yb_bench_process_cpu_ns(store->pid) - node_ns;
+    span = (double)(yb_measure_now_ns() - began_ns);
+    node_ns = (double)yb_measure_cpu_ns(store->pid) - node_ns;
     cpu_ns = node_ns + (double)yb_bench_cpu_ns() - cpu_ns;
     yb_client_counters(store->client, &after);
     bytes = flow->op <= YB_BENCH_STORE_GET

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/check.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "cli/store.h"
 #include "compat/keyspace.h"
@@ -412,7 +413,7 @@ ask_both(struct checking *checking, const char *prompt, const char *fresh)
     if (!done) {
         return false;
     }
-    checking->asked_ns = yb_clock_now(yb_clock_system());
+    checking->asked_ns = yb_measure_now_ns();
     if (!ask(checking, &checking->b, prompt, &checking->answer_b) ||
         !settle(checking, checking->between, &view, &unused_ns)) {
         return false;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/check.h"
+#include "cli/measure.h"
 #include "net/curl.h"
 
 #define CONNECT_NS (5 * YB_NS_PER_S)
@@ -35,7 +36,7 @@ add_text(struct reading *reading, const char *text)
     char *grown;
 
     if (length > 0 && answer->ttft_ns == 0) {
-        answer->ttft_ns = yb_clock_now(yb_clock_system()) - reading->begun_ns;
+        answer->ttft_ns = yb_measure_now_ns() - reading->begun_ns;
     }
     if (length > TEXT_MAX - answer->text_bytes) {
         reading->too_long = true;
@@ -148,7 +149,7 @@ perform(struct yb_curl *curl, const struct yb_check_server *server, const char *
     snprintf(url, sizeof(url), "%.*s%s", (int)length, server->url, path);
     snprintf(authorization, sizeof(authorization), "Authorization: Bearer %s",
              server->api_key != NULL ? server->api_key : "");
-    reading->begun_ns = yb_clock_now(yb_clock_system());
+    reading->begun_ns = yb_measure_now_ns();
     status = yb_curl_ask(curl, &request, &code, error);
     if (reading->answer != NULL && reading->length > 0) {
         take_line(reading); /* The last line of a refusal has no end. */
@@ -222,7 +223,7 @@ yb_check_ask(const struct yb_check_server *server, const char *prompt, uint32_t 
         return false;
     }
     (void)request(server, "/v1/completions", body, &reading, answer_out->error);
-    answer_out->total_ns = yb_clock_now(yb_clock_system()) - reading.begun_ns;
+    answer_out->total_ns = yb_measure_now_ns() - reading.begun_ns;
     if (answer_out->error[0] == '\0' && answer_out->ttft_ns == 0) {
         snprintf(answer_out->error, sizeof(answer_out->error), "%s: the answer has no text",
                  server->url);

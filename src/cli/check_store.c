@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/check.h"
+#include "cli/measure.h"
 
 #define PAUSE_NS      (100 * YB_NS_PER_MS)
 #define STILL_NEEDED  3u /* Listings that are alike. */
@@ -91,7 +92,7 @@ yb_check_view(struct yb_client *client, uint64_t since, uint64_t timeout_ns,
               struct yb_check_view *view_out)
 {
     const struct yb_client_call call = {.struct_bytes = sizeof(call), .timeout_ns = timeout_ns};
-    struct yb_check_view view = {.begun_ns = yb_clock_now(yb_clock_system())};
+    struct yb_check_view view = {.begun_ns = yb_measure_now_ns()};
     struct walk walk = {.view = &view, .since = since};
     enum yb_status status = yb_client_list(client, YB_CLIENT_MATCH_ALL, NULL, &call, visit, &walk);
 
@@ -122,7 +123,7 @@ yb_check_settle(struct yb_client *client, uint64_t since, uint64_t timeout_ns, u
                 struct yb_check_view *view_out, uint64_t *still_ns_out)
 {
     const struct timespec pause = {.tv_nsec = (long)PAUSE_NS};
-    uint64_t end_ns = yb_clock_now(yb_clock_system()) + settle_ns;
+    uint64_t end_ns = yb_measure_now_ns() + settle_ns;
     struct yb_check_view view = {0};
     uint32_t alike = 0;
     uint64_t still_ns = 0;
@@ -136,11 +137,11 @@ yb_check_settle(struct yb_client *client, uint64_t since, uint64_t timeout_ns, u
         status = yb_check_view(client, since, timeout_ns, &view);
         if (view.count != count || still_ns == 0) {
             alike = 0;
-            still_ns = yb_clock_now(yb_clock_system());
+            still_ns = yb_measure_now_ns();
         }
         alike++;
     } while (status == YB_OK && (alike < STILL_NEEDED || view.count == 0) &&
-             yb_clock_now(yb_clock_system()) < end_ns);
+             yb_measure_now_ns() < end_ns);
     if (status == YB_OK) {
         *view_out = view;
         *still_ns_out = still_ns;

@@ -2,6 +2,7 @@
 #include "cli/demo_chaos.h"
 
 #include "base/clock.h"
+#include "cli/measure.h"
 
 #define CUT_NS    (500 * YB_NS_PER_MS)
 #define CUT_SHARE 0.01
@@ -61,7 +62,7 @@ cut_until(struct yb_demo_chaos *chaos, const struct yb_demo_cluster *cluster, ui
 const char *
 yb_demo_chaos(struct yb_demo_chaos *chaos, struct yb_demo_cluster *cluster, double seconds)
 {
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     const char *failure = NULL;
 
     *chaos = (struct yb_demo_chaos){.links.random = {SEED}};

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cli/measure.h"
 
 #define WORDS_MAX  64u
 #define WORD_BYTES 160u
@@ -461,32 +462,11 @@ yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
            await_all(cluster, shape);
 }
 
-/* The most memory that a process has had; 0: nobody knows. */
-static uint64_t
-peak_memory(pid_t pid)
-{
-    char line[128];
-    unsigned long kib = 0;
-    FILE *file;
-
-    (void)snprintf(line, sizeof(line), "/proc/%ld/status", (long)pid);
-    file = fopen(line, "re");
-    while (file != NULL && kib == 0 && fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "VmHWM: %lu kB", &kib) != 1) {
-            kib = 0;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return (uint64_t)kib * 1024;
-}
-
 /* End a process without a word. */
 static void
 kill_server(struct yb_demo_cluster *cluster, uint32_t index)
 {
-    cluster->memory_bytes += peak_memory(cluster->servers[index].pid);
+    cluster->memory_bytes += yb_measure_peak_bytes(cluster->servers[index].pid);
     yb_demo_kill(&cluster->servers[index]);
 }
 
@@ -537,7 +517,7 @@ yb_demo_cluster_stop(struct yb_demo_cluster *cluster)
         struct yb_demo_server *server = &cluster->servers[i - 1];
 
         if (server->pid > 0) {
-            cluster->memory_bytes += peak_memory(server->pid);
+            cluster->memory_bytes += yb_measure_peak_bytes(server->pid);
             (void)kill(server->pid, SIGTERM);
             well = yb_demo_reap(server) && well;
         }

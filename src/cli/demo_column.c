@@ -132,26 +132,20 @@ yb_demo_column_fini(struct yb_demo_column *column)
 
 /* ---- what the processes counted -------------------------------------------------------------- */
 
-static uint64_t
-count_of(const json_t *object, const char *name)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, name));
-}
-
 static void
 add_engine(struct yb_demo_column *column, const json_t *told)
 {
     static const char *const tiers[YB_DEMO_TIERS] = {"device", "dram", "ssd", "object"};
 
-    column->stored_bytes += count_of(told, "stored_bytes");
-    column->verified_bytes += count_of(told, "verified_bytes");
-    column->wrong_bytes += count_of(told, "wrong_bytes");
-    column->load_failures += count_of(told, "load_failures");
-    column->store_failures += count_of(told, "store_failures");
-    column->dropped_stores += count_of(told, "dropped_stores");
+    column->stored_bytes += yb_ask_number(told, "stored_bytes");
+    column->verified_bytes += yb_ask_number(told, "verified_bytes");
+    column->wrong_bytes += yb_ask_number(told, "wrong_bytes");
+    column->load_failures += yb_ask_number(told, "load_failures");
+    column->store_failures += yb_ask_number(told, "store_failures");
+    column->dropped_stores += yb_ask_number(told, "dropped_stores");
     for (uint32_t i = 0; i < YB_DEMO_TIERS; i++) {
-        column->tier_bytes[i] += count_of(json_object_get(told, "tier_came_bytes"), tiers[i]);
-        column->tier_busy_ns[i] += count_of(json_object_get(told, "tier_busy_ns"), tiers[i]);
+        column->tier_bytes[i] += yb_ask_number(json_object_get(told, "tier_came_bytes"), tiers[i]);
+        column->tier_busy_ns[i] += yb_ask_number(json_object_get(told, "tier_busy_ns"), tiers[i]);
     }
 }
 
@@ -161,7 +155,7 @@ static bool
 engine_settled(struct yb_curl *curl, const struct yb_demo_engine *engine)
 {
     json_t *told = yb_ask_by(curl, engine->http, "/v1/engine", NULL, NULL);
-    bool settled = told != NULL && count_of(told, "stores") == 0;
+    bool settled = told != NULL && yb_ask_number(told, "stores") == 0;
 
     json_decref(told);
     return settled;
@@ -172,11 +166,12 @@ conductor_settled(struct yb_demo_column *column, const struct yb_demo_cluster *c
                   struct yb_curl *curl)
 {
     json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/audit", NULL, NULL);
-    bool settled = told != NULL && count_of(told, "open") == 0 && count_of(told, "requests") == 0;
+    bool settled =
+        told != NULL && yb_ask_number(told, "open") == 0 && yb_ask_number(told, "requests") == 0;
 
-    column->issued = count_of(told, "issued");
-    column->terminal = count_of(told, "terminal");
-    column->open = count_of(told, "open");
+    column->issued = yb_ask_number(told, "issued");
+    column->terminal = yb_ask_number(told, "terminal");
+    column->open = yb_ask_number(told, "open");
     json_decref(told);
     return settled;
 }

@@ -180,12 +180,6 @@ be_known(struct million *million)
     return code == 200;
 }
 
-static json_int_t
-number_of(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
 /* Ask where it should run. NULL: nowhere now. */
 static json_t *
 schedule(struct million *million)
@@ -205,11 +199,11 @@ schedule(struct million *million)
 static void
 give_up(struct million *million, const json_t *decision)
 {
-    json_decref(
-        yb_ask_json(million->curl, million->cluster.conductor, "/v1/done",
-                    json_pack("{s:I, s:s, s:b}", "decision", number_of(decision, "decision"),
-                              "stage", "ended", "failed", 1),
-                    NULL));
+    json_decref(yb_ask_json(million->curl, million->cluster.conductor, "/v1/done",
+                            json_pack("{s:I, s:s, s:b}", "decision",
+                                      (json_int_t)yb_ask_number(decision, "decision"), "stage",
+                                      "ended", "failed", 1),
+                            NULL));
 }
 
 /* Ask until the conductor has heard of all blocks. */
@@ -225,7 +219,7 @@ decide(struct million *million)
         million->decided_ns = yb_clock_now(clock);
         million->decision = known ? schedule(million) : NULL;
         million->deciding_ns = yb_clock_now(clock) - million->decided_ns;
-        if (number_of(json_object_get(million->decision, "hit_blocks"), "object") >=
+        if (yb_ask_number(json_object_get(million->decision, "hit_blocks"), "object") >=
             million->blocks) {
             return true;
         }
@@ -272,7 +266,7 @@ judge(struct million *million)
 static bool
 tell(struct million *million)
 {
-    json_int_t decision = number_of(million->decision, "decision");
+    uint64_t decision = yb_ask_number(million->decision, "decision");
     json_t *audit;
 
     json_decref(yb_ask_json(
@@ -284,8 +278,8 @@ tell(struct million *million)
     json_decref(yb_ask_json(million->curl, million->cluster.conductor, "/v1/done",
                             json_pack("{s:I, s:s}", "decision", decision, "stage", "ended"), NULL));
     audit = yb_ask_by(million->curl, million->cluster.conductor, "/v1/audit", NULL, NULL);
-    million->issued = (uint64_t)number_of(audit, "issued");
-    million->open = (uint64_t)number_of(audit, "open");
+    million->issued = yb_ask_number(audit, "issued");
+    million->open = yb_ask_number(audit, "open");
     json_decref(audit);
     return audit != NULL || fail(million, "the conductor", "it has no account");
 }
@@ -321,9 +315,9 @@ print(const struct million *million)
     fprintf(out,
             "decision      reuse %lld blocks, asked and answered in %.1f ms; the load is "
             "predicted to take %.2f s\n",
-            (long long)number_of(million->decision, "reuse_blocks"),
+            (unsigned long long)yb_ask_number(million->decision, "reuse_blocks"),
             (double)million->deciding_ns / 1e6,
-            (double)number_of(json_object_get(million->decision, "times"), "load_us") / 1e6);
+            (double)yb_ask_number(json_object_get(million->decision, "times"), "load_us") / 1e6);
     fprintf(out,
             "fetched       %" PRIu64 " blocks in %.2f s (%.0f MiB/s), the first after %.0f ms; "
             "%" PRIu64 " from the object store, %" PRIu64 " from memory\n",
@@ -355,7 +349,7 @@ to_json(const struct million *million)
         "s:I, s:O}",
         "tokens", (json_int_t)million->tokens, "blocks", (json_int_t)million->blocks, "block_bytes",
         (json_int_t)BLOCK_BYTES, "window_blocks", (json_int_t)WINDOW, "reuse_blocks",
-        number_of(million->decision, "reuse_blocks"), "decision_ms",
+        (json_int_t)yb_ask_number(million->decision, "reuse_blocks"), "decision_ms",
         (double)million->deciding_ns / 1e6, "first_ms", (double)read->first_ns / 1e6, "took_ms",
         (double)read->took_ns / 1e6, "fetched_blocks", (json_int_t)read->blocks, "object_blocks",
         (json_int_t)read->tier_blocks[YB_CLIENT_TIER_OBJECT], "memory_blocks",

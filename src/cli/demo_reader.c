@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/demo_process.h"
+#include "cli/measure.h"
 
 #define FLIGHTS   4u                   /* Fetches that the window is asked for in. */
 #define OPEN_NS   (10 * YB_NS_PER_S)   /* To join the cluster. */
@@ -54,30 +56,6 @@ struct reader {
     uint32_t asked; /* Blocks, from the first. */
     uint64_t begun_ns;
 };
-
-static uint64_t
-now_ns(void)
-{
-    return yb_clock_now(yb_clock_system());
-}
-
-/* Resident memory of this process: as it is, or the most since reset_peak(). */
-static uint64_t
-resident(const char *field)
-{
-    char line[128];
-    unsigned long kib = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-
-    while (file != NULL && kib == 0 && fgets(line, sizeof(line), file) != NULL) {
-        kib = strncmp(line, field, strlen(field)) == 0 ? strtoul(line + strlen(field) + 1, NULL, 10)
-                                                       : 0;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return (uint64_t)kib * 1024;
-}
 
 static void
 reset_peak(void)
@@ -158,7 +136,7 @@ consume(struct reader *reader, const struct flight *flight, uint32_t index)
         return;
     }
     if (read->blocks++ == 0) {
-        read->first_ns = now_ns() - reader->begun_ns;
+        read->first_ns = yb_measure_now_ns() - reader->begun_ns;
     }
     (void)yb_kv_check(reading->keys[flight->first + index], 0, flight->iov[index].iov_base,
                       reading->block_bytes, &wrong);
@@ -190,7 +168,7 @@ read_all(struct reader *reader)
 {
     uint32_t taken = 0;
 
-    reader->begun_ns = now_ns();
+    reader->begun_ns = yb_measure_now_ns();
     for (uint32_t i = 0; i < FLIGHTS; i++) {
         if (!ask(reader, &reader->flights[i])) {
             return false;
@@ -207,7 +185,7 @@ read_all(struct reader *reader)
             return false;
         }
     }
-    reader->read->took_ns = now_ns() - reader->begun_ns;
+    reader->read->took_ns = yb_measure_now_ns() - reader->begun_ns;
     return true;
 }
 
@@ -223,12 +201,12 @@ yb_demo_read(const void *context, void *result_out)
         return true;
     }
     reset_peak();
-    read->before_bytes = resident("VmRSS");
+    read->before_bytes = yb_measure_resident_bytes(getpid());
     if (!make_flights(&reader) || !read_all(&reader)) {
         (void)snprintf(read->error, sizeof(read->error), "the store did not bring block %u",
                        (unsigned)(read->blocks + read->failed));
     }
-    read->peak_bytes = resident("VmHWM");
+    read->peak_bytes = yb_measure_peak_bytes(getpid());
     yb_client_close(&reader.client);
     free_flights(&reader);
     return true;

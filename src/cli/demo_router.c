@@ -246,14 +246,6 @@ ask(const struct router *router, struct yb_curl *curl, const struct chunk *chunk
     return told;
 }
 
-static uint64_t
-number_of(const json_t *object, const char *name)
-{
-    json_int_t value = json_integer_value(json_object_get(object, name));
-
-    return value > 0 ? (uint64_t)value : 0;
-}
-
 /* Append what was generated; false: it is not what was asked for. Nobody else has the answer. */
 static bool
 append(const struct router *router, const struct chunk *chunk, const json_t *told)
@@ -315,9 +307,9 @@ end_chunk(struct router *router, const struct chunk *chunk, const json_t *told, 
         router->groups[answer->group].served += chunk->tokens;
         rolled->tokens += chunk->tokens;
         rolled->engine_tokens[chunk->place] += chunk->tokens;
-        rolled->device_tokens += number_of(said, "device_tokens");
-        rolled->loaded_tokens += number_of(said, "loaded_tokens");
-        rolled->load_us += number_of(said, "load_us");
+        rolled->device_tokens += yb_ask_number(said, "device_tokens");
+        rolled->loaded_tokens += yb_ask_number(said, "loaded_tokens");
+        rolled->load_us += yb_ask_number(said, "load_us");
     } else {
         rolled->failed++;
         answer->failed++;

@@ -111,14 +111,6 @@ name_blocks(const struct ride *ride)
 /* ---- one request ----------------------------------------------------------------------------- */
 
 static uint64_t
-number_of(const json_t *object, const char *name)
-{
-    json_int_t value = json_integer_value(json_object_get(object, name));
-
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-static uint64_t
 now_of(const struct ride *ride)
 {
     return yb_clock_now(ride->run->clock);
@@ -200,15 +192,15 @@ note_prefill(struct ride *ride, const json_t *decision, const json_t *answer)
     const json_t *said = json_object_get(answer, "yuebing");
     struct yb_demo_served *served = ride->served;
 
-    served->device_tokens = (uint32_t)number_of(said, "device_tokens");
-    served->loaded_tokens = (uint32_t)number_of(said, "loaded_tokens");
+    served->device_tokens = (uint32_t)yb_ask_number(said, "device_tokens");
+    served->loaded_tokens = (uint32_t)yb_ask_number(said, "loaded_tokens");
     for (uint32_t i = 0; i < YB_DEMO_TIERS; i++) {
-        served->tier_bytes[i] = number_of(json_object_get(said, "tier_bytes"), tiers[i]);
+        served->tier_bytes[i] = yb_ask_number(json_object_get(said, "tier_bytes"), tiers[i]);
     }
-    served->predicted_ttft_ns = number_of(times, "ttft_us") * YB_NS_PER_US;
+    served->predicted_ttft_ns = yb_ask_number(times, "ttft_us") * YB_NS_PER_US;
     if (served->loaded_tokens > 0) {
-        served->predicted_us = number_of(times, "load_us");
-        served->load_us = number_of(said, "load_us");
+        served->predicted_us = yb_ask_number(times, "load_us");
+        served->load_us = yb_ask_number(said, "load_us");
     }
     note_moves(&served->fetches, answer);
 }
@@ -255,10 +247,10 @@ carry_out(struct ride *ride, const json_t *decision, uint64_t decided_ns)
     json_decref(first);
     said = json_object_get(last, "yuebing");
     answered =
-        number_of(json_object_get(last, "usage"), "completion_tokens") == ride->answer_tokens;
+        yb_ask_number(json_object_get(last, "usage"), "completion_tokens") == ride->answer_tokens;
     note_moves(&ride->served->streams, last);
-    ride->served->pulled_bytes = number_of(said, "pulled_bytes");
-    ride->served->pull_us = number_of(said, "load_us");
+    ride->served->pulled_bytes = yb_ask_number(said, "pulled_bytes");
+    ride->served->pull_us = yb_ask_number(said, "load_us");
     if (last == NULL) {
         note_failure(ride, decision, "decode");
     }

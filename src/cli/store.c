@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/measure.h"
 
 #define REPLY_ROOM         (1024u * 1024u)
 #define TIMEOUT_MS_DEFAULT 30000u
@@ -112,7 +113,7 @@ void
 yb_cli_store_tiers(struct yb_cli_store *store, const struct yb_wire_member *member,
                    uint64_t *left_ns, struct yb_cli_tiers *tiers_out)
 {
-    const uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    const uint64_t begun_ns = yb_measure_now_ns();
     const struct yb_cli_question question = {
         .type = YB_WIRE_NODE_TYPE_TIER_STAT,
         .timeout_ns = *left_ns < TIERS_NS ? *left_ns : TIERS_NS,
@@ -126,7 +127,7 @@ yb_cli_store_tiers(struct yb_cli_store *store, const struct yb_wire_member *memb
         return;
     }
     status = yb_cli_store_ask_node(store, member, &question);
-    took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
+    took_ns = yb_measure_now_ns() - begun_ns;
     *left_ns -= took_ns < *left_ns ? took_ns : *left_ns;
     if (status != YB_OK ||
         yb_wire_tier_states_decode(store->reply, store->reply_bytes, &states, NULL) != YB_OK) {

@@ -63,12 +63,6 @@ text_of(const json_t *object, const char *name)
     return text != NULL ? text : "";
 }
 
-static json_int_t
-number_of(const json_t *object, const char *name)
-{
-    return json_integer_value(json_object_get(object, name));
-}
-
 /* Find out what engines there are. */
 static bool
 meet(struct trial *trial, struct yb_verify_link *link)
@@ -78,7 +72,7 @@ meet(struct trial *trial, struct yb_verify_link *link)
     const json_t *instances = json_object_get(list, "instances");
     size_t i = 0;
 
-    trial->block_tokens = (uint32_t)number_of(told, "block_tokens");
+    trial->block_tokens = (uint32_t)yb_ask_number(told, "block_tokens");
     while (i < json_array_size(instances) && trial->model[0] == '\0') {
         (void)snprintf(trial->model, sizeof(trial->model), "%s",
                        text_of(json_array_get(instances, i++), "model"));
@@ -150,9 +144,9 @@ static json_t *
 complete(struct trial *trial, const json_t *decision)
 {
     json_t *body = json_pack("{s:s, s:i, s:I, s:O, s:I}", "prompt", trial->prompt, "max_tokens", 2,
-                             "decision", number_of(decision, "decision"), "instructions",
-                             json_object_get(decision, "instructions"), "reuse_tokens",
-                             (json_int_t)BLOCKS * trial->block_tokens);
+                             "decision", (json_int_t)yb_ask_number(decision, "decision"),
+                             "instructions", json_object_get(decision, "instructions"),
+                             "reuse_tokens", (json_int_t)BLOCKS * trial->block_tokens);
     long code = 0;
     json_t *answer = yb_ask_json(trial->curl, text_of(decision, "prefill_address"),
                                  "/v1/completions", body, &code);
@@ -170,12 +164,12 @@ await_stored(struct trial *trial, const char *address)
 {
     const struct yb_clock *clock = yb_clock_system();
     uint64_t until_ns = yb_clock_now(clock) + KNOWN_NS;
-    json_int_t stores = 1;
+    uint64_t stores = 1;
 
     while (stores > 0 && yb_clock_now(clock) < until_ns) {
         json_t *told = yb_ask_by(trial->curl, address, "/v1/engine", NULL, NULL);
 
-        stores = number_of(told, "stores");
+        stores = yb_ask_number(told, "stores");
         json_decref(told);
         if (stores > 0) {
             yb_demo_pause(LOOK_NS);
@@ -215,14 +209,14 @@ await_known(struct trial *trial)
     do {
         json_decref(decision);
         decision = schedule(trial);
-        if (number_of(decision, "reuse_tokens") > 0) {
+        if (yb_ask_number(decision, "reuse_tokens") > 0) {
             return decision;
         }
-        json_decref(
-            yb_ask_json(trial->curl, trial->verify->conductor, "/v1/done",
-                        json_pack("{s:I, s:s, s:b}", "decision", number_of(decision, "decision"),
-                                  "stage", "ended", "failed", 1),
-                        NULL));
+        json_decref(yb_ask_json(trial->curl, trial->verify->conductor, "/v1/done",
+                                json_pack("{s:I, s:s, s:b}", "decision",
+                                          (json_int_t)yb_ask_number(decision, "decision"), "stage",
+                                          "ended", "failed", 1),
+                                NULL));
         yb_demo_pause(LOOK_NS);
     } while (yb_clock_now(clock) < until_ns);
     json_decref(decision);
@@ -242,7 +236,7 @@ reuse(struct trial *trial, struct yb_verify_link *link)
     json_t *decision = await_known(trial);
     json_t *answer = decision != NULL ? complete(trial, decision) : NULL;
     const json_t *said = json_object_get(answer, "yuebing");
-    json_int_t loaded = number_of(said, "loaded_tokens");
+    uint64_t loaded = yb_ask_number(said, "loaded_tokens");
 
     if (decision == NULL) {
         (void)yb_verify_say(link, YB_VERIFY_BROKEN,
@@ -252,19 +246,19 @@ reuse(struct trial *trial, struct yb_verify_link *link)
     } else if (answer == NULL) {
         (void)yb_verify_say(link, YB_VERIFY_BROKEN, "engine %s does not answer at %s",
                             text_of(decision, "prefill"), text_of(decision, "prefill_address"));
-    } else if (loaded == 0 || number_of(said, "wrong_bytes") > 0 ||
+    } else if (loaded == 0 || yb_ask_number(said, "wrong_bytes") > 0 ||
                !json_equal(tokens_of(answer), tokens_of(trial->answer))) {
         (void)yb_verify_say(link, YB_VERIFY_BROKEN,
-                            "engine %s loaded %lld tokens of engine %s, with %lld wrong bytes: see "
+                            "engine %s loaded %lld tokens of engine %s, with %llu wrong bytes: see "
                             "its load_failures at /v1/engine",
                             text_of(decision, "prefill"), (long long)loaded, trial->first,
-                            (long long)number_of(said, "wrong_bytes"));
+                            (unsigned long long)yb_ask_number(said, "wrong_bytes"));
     } else {
         const json_t *tiers = json_object_get(said, "tier_bytes");
 
-        link->bytes = (uint64_t)(number_of(tiers, "dram") + number_of(tiers, "ssd") +
-                                 number_of(tiers, "object"));
-        link->took_ns = (uint64_t)number_of(said, "load_us") * YB_NS_PER_US;
+        link->bytes = yb_ask_number(tiers, "dram") + yb_ask_number(tiers, "ssd") +
+                      yb_ask_number(tiers, "object");
+        link->took_ns = yb_ask_number(said, "load_us") * YB_NS_PER_US;
         (void)yb_verify_say(link, YB_VERIFY_OK,
                             "engine %s loaded %lld tokens that engine %s has computed, and answers "
                             "the same",

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/demo_process.h"
+#include "cli/measure.h"
 #include "cli/verify.h"
 #include "directory/wire/directory_wire.h"
 #include "node/wire/node_wire.h"
@@ -274,7 +275,7 @@ yb_verify_local(struct yb_verify *verify, struct yb_verify_link *link)
     struct yb_client_counters before, after;
     char name[NAME_LENGTH + 1];
     uint32_t index = 0;
-    uint64_t begun_ns = yb_clock_now(yb_clock_system());
+    uint64_t begun_ns = yb_measure_now_ns();
     enum yb_status status;
 
     if (!find_local(verify, &index, name)) {
@@ -283,9 +284,9 @@ yb_verify_local(struct yb_verify *verify, struct yb_verify_link *link)
         return;
     }
     yb_client_counters(verify->reader, &before);
-    begun_ns = yb_clock_now(yb_clock_system());
+    begun_ns = yb_measure_now_ns();
     status = yb_verify_get(verify, index);
-    link->took_ns = yb_clock_now(yb_clock_system()) - begun_ns;
+    link->took_ns = yb_measure_now_ns() - begun_ns;
     yb_client_counters(verify->reader, &after);
     if (status != YB_OK) {
         (void)yb_verify_say(link, YB_VERIFY_BROKEN, "a block on node %s, of this host: %s", name,

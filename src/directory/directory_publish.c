@@ -415,7 +415,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
         answer(stream, place, YB_AGAIN, 0, 0);
         return;
     }
-    yb_members_decided(directory->members, stream->slot, item->told);
+    yb_members_decided(stream->slot, item->told);
     if (stream->gathered == YB_DIRECTORY_CHUNK || is_gathered(stream, item->hash)) {
         apply(stream);
     }
@@ -528,7 +528,7 @@ turn_phase(struct stream *stream)
         }
         stream->port->inventory = stream->port->inventory || status == YB_OK;
         if (status == YB_OK && directory->rebuilding) {
-            yb_members_tells(directory->members, stream->slot);
+            yb_members_tells(stream->slot);
         }
     } else if (stream->message->phase == YB_WIRE_PHASE_END) {
         if (!stream->port->inventory) {
@@ -537,8 +537,7 @@ turn_phase(struct stream *stream)
         status = yb_index_inventory_end(directory->index, slot);
         if (status == YB_OK) {
             stream->port->inventory = false;
-            yb_members_complete(directory->members, stream->slot,
-                                directory->rebuilding ? stream->message->told : 0);
+            yb_members_complete(stream->slot, directory->rebuilding ? stream->message->told : 0);
             yb_directory_sweep_soon(directory);
         }
     } else if (stream->message->phase == YB_WIRE_PHASE_CHUNK && !stream->port->inventory) {

@@ -427,26 +427,23 @@ yb_members_fence(struct yb_members *members, struct yb_members_slot *slot)
 }
 
 void
-yb_members_tells(struct yb_members *members, struct yb_members_slot *slot)
+yb_members_tells(struct yb_members_slot *slot)
 {
-    (void)members;
     slot->telling = true;
     slot->decided = 0;
 }
 
 void
-yb_members_complete(struct yb_members *members, struct yb_members_slot *slot, uint32_t told)
+yb_members_complete(struct yb_members_slot *slot, uint32_t told)
 {
-    (void)members;
     slot->complete = true;
     slot->told = told;
     slot->telling = false;
 }
 
 void
-yb_members_decided(struct yb_members *members, struct yb_members_slot *slot, uint32_t count)
+yb_members_decided(struct yb_members_slot *slot, uint32_t count)
 {
-    (void)members;
     slot->decided += count;
 }
 

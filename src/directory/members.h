@@ -211,9 +211,9 @@ void yb_members_fence(struct yb_members *members, struct yb_members_slot *slot);
 
 /* It begins to name all that it holds; it has, and waits to hear of `told` puts of which it told a
  * directory before; `count` of these are decided. */
-void yb_members_tells(struct yb_members *members, struct yb_members_slot *slot);
-void yb_members_complete(struct yb_members *members, struct yb_members_slot *slot, uint32_t told);
-void yb_members_decided(struct yb_members *members, struct yb_members_slot *slot, uint32_t count);
+void yb_members_tells(struct yb_members_slot *slot);
+void yb_members_complete(struct yb_members_slot *slot, uint32_t told);
+void yb_members_decided(struct yb_members_slot *slot, uint32_t count);
 
 /* ---- who keeps blocks ------------------------------------------------------------------------ */
 

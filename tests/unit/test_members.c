@@ -276,7 +276,7 @@ test_members__it_is_rebuilding_until_all_of_before_are_heard_or_given_up(void **
     slot = join(members, "a", 1, yb_grant_make(2, 1), 0);
     assert_false(slot->complete);
     assert_true(yb_members_rebuilding(members, &permille)); /* Its inventory has not come. */
-    yb_members_complete(members, slot, 0);
+    yb_members_complete(slot, 0);
     assert_true(yb_members_rebuilding(members, &permille));
     assert_int_equal(permille, 500);
     now_ns = pass(members, 0, LEASE);
@@ -289,13 +289,13 @@ test_members__it_is_rebuilding_until_all_of_before_are_heard_or_given_up(void **
     assert_false(awaited[1].over);
     awaited[1].over = true;
     assert_false(yb_members_rebuilding(members, &permille));
-    yb_members_tells(members, slot); /* Once more, on a new stream: it told one before of a put. */
-    yb_members_decided(members, slot, 1);
+    yb_members_tells(slot); /* Once more, on a new stream: it told one before of a put. */
+    yb_members_decided(slot, 1);
     assert_true(yb_members_all_named(members));
     assert_true(yb_members_rebuilding(members, &permille));
-    yb_members_complete(members, slot, 2);
+    yb_members_complete(slot, 2);
     assert_true(yb_members_rebuilding(members, &permille));
-    yb_members_decided(members, slot, 1);
+    yb_members_decided(slot, 1);
     assert_false(yb_members_rebuilding(members, &permille));
     slot = join(members, "b", 2, yb_grant_make(2, 2), now_ns); /* A5 (3): too late. */
     assert_true(slot->complete);
