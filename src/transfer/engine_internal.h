@@ -173,8 +173,8 @@ struct yb_peer_slot *yb_transfer_find_peer_locked(struct yb_transfer *engine,
 /* ---- service.c ---- */
 
 void yb_transfer_service_init(struct yb_transfer *engine);
-/* Whether anything that `identity` (none: anybody) sent is still being carried out here, of the
- * first `ever` requests that the worker took. */
+/* Whether anything that `identity` sent is still being carried out here, of the first `ever`
+ * requests that the worker took. */
 bool yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity,
                               uint64_t ever);
 /* Free what the worker has for answering; nothing may be under way. */

@@ -106,8 +106,7 @@ bool
 yb_transfer_inbound_busy(struct yb_transfer_worker *worker, struct yb_id identity, uint64_t ever)
 {
     for (struct yb_inbound *inbound = worker->inbound; inbound != NULL; inbound = inbound->next) {
-        if (!inbound->drain && inbound->number < ever &&
-            (yb_id_is_none(identity) || yb_id_equal(identity, inbound->identity))) {
+        if (!inbound->drain && inbound->number < ever && yb_id_equal(identity, inbound->identity)) {
             return true;
         }
     }

@@ -6,70 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "transfer_duo.h"
-#include "transfer_relay.h"
-
-/* A duo with a region of `bytes` there, local memory here, and a relay between them. */
-struct rig {
-    struct duo duo;
-    struct relay *relay;
-    struct area local;
-    struct area remote;
-    yb_transfer_region region;
-};
-
-static void
-rig_init(struct rig *rig, size_t bytes, bool tight)
-{
-    duo_init(&rig->duo);
-    rig->relay = relay_create(rig->duo.address, tight);
-    assert_int_equal(yb_transfer_close(rig->duo.here, rig->duo.peer), YB_OK);
-    rig->duo.peer = duo_open(rig->duo.here, relay_address(rig->relay));
-    area_init(&rig->local, bytes);
-    area_init(&rig->remote, bytes);
-    rig->region = duo_register(rig->duo.there, &rig->remote);
-}
-
-static void
-rig_fini(struct rig *rig)
-{
-    duo_fini(&rig->duo);
-    relay_destroy(&rig->relay);
-    area_fini(&rig->local);
-    area_fini(&rig->remote);
-}
-
-static struct yb_transfer_item
-rig_item(const struct rig *rig, enum yb_transfer_op op)
-{
-    return duo_item(op, &rig->local, rig->region);
-}
-
-static struct yb_transfer_batch_options
-within_ms(uint64_t ms)
-{
-    return (struct yb_transfer_batch_options){
-        .struct_bytes = sizeof(struct yb_transfer_batch_options),
-        .timeout_ns = ms * MS_NS,
-    };
-}
-
-/* Open the peer anew: what is tried again after a failure is tried later each time. */
-static void
-rig_reopen(struct rig *rig)
-{
-    assert_int_equal(yb_transfer_close(rig->duo.here, rig->duo.peer), YB_OK);
-    rig->duo.peer = duo_open(rig->duo.here, relay_address(rig->relay));
-}
-
-/* Make sure that the connections are there. */
-static void
-rig_warm(struct rig *rig)
-{
-    struct yb_transfer_item item = rig_item(rig, YB_TRANSFER_WRITE);
-
-    assert_int_equal(duo_run(&rig->duo, &item, 1, NULL, NULL).status, YB_OK);
-}
+#include "transfer_rig.h"
 
 /* ---- ways to learn of the end ------------------------------------------------------------ */
 
@@ -131,32 +68,6 @@ test_transfer_life__callback_and_eventfd_tell_each_end_once(void **state)
     close(fd);
 }
 
-/* Each end submits the next, until the engine refuses. */
-struct chain {
-    struct yb_transfer_item item;
-    yb_transfer_peer peer;
-    _Atomic(uint32_t) links;
-    _Atomic(uint32_t) refused;
-};
-
-static void
-next_link(struct yb_transfer *engine, yb_transfer_batch batch, void *owner)
-{
-    struct chain *chain = owner;
-    struct yb_transfer_batch_options options = within_ms(20000);
-    yb_transfer_batch next;
-
-    options.done = next_link;
-    options.owner = chain;
-    if (batch != 0 && yb_transfer_release(engine, batch) != YB_OK) {
-        abort();
-    }
-    atomic_fetch_add(&chain->links, 1);
-    if (yb_transfer_submit(engine, chain->peer, &chain->item, 1, &options, &next) != YB_OK) {
-        atomic_fetch_add(&chain->refused, 1);
-    }
-}
-
 static void
 test_transfer_life__callbacks_may_submit_until_the_engine_is_destroyed(void **state)
 {
@@ -164,14 +75,11 @@ test_transfer_life__callbacks_may_submit_until_the_engine_is_destroyed(void **st
 
     (void)state;
     for (uint32_t round = 0; round < 10; round++) {
-        static struct chain chains[8];
+        static struct rig_chain chains[8];
 
         rig_init(&rig, 100000, false);
         for (uint32_t i = 0; i < 8; i++) {
-            chains[i].item = rig_item(&rig, i % 2);
-            chains[i].peer = rig.duo.peer;
-            chains[i].links = chains[i].refused = 0;
-            next_link(rig.duo.here, 0, &chains[i]);
+            rig_chain(&rig, &chains[i], i % 2);
         }
         while (atomic_load(&chains[0].links) < 50) {
             pause_ms(1);
@@ -672,73 +580,6 @@ test_transfer_life__cut_connections_cost_no_batch(void **state)
     rig_fini(&rig);
 }
 
-/* ---- fence ----------------------------------------------------------------------------------- */
-
-static void
-test_transfer_life__a_fence_ends_what_was_sent_before_it(void **state)
-{
-    struct rig rig;
-    struct yb_id identity;
-
-    (void)state;
-    rig_init(&rig, 2 << 20, false);
-    {
-        yb_transfer_peer back;
-        char address[64];
-
-        assert_int_equal(yb_transfer_address(rig.duo.here, address, sizeof(address)), YB_OK);
-        back = duo_open(rig.duo.there, address);
-        identity = duo_identity(rig.duo.there, back);
-        assert_int_equal(yb_transfer_close(rig.duo.there, back), YB_OK);
-    }
-    for (uint32_t round = 0; round < 20; round++) {
-        struct yb_transfer_item item = rig_item(&rig, YB_TRANSFER_WRITE);
-        struct yb_transfer_batch_options options = within_ms(30);
-        yb_transfer_batch batch;
-
-        rig_warm(&rig);
-        relay_hold(rig.relay, true, true); /* The relay has the bytes; the target not yet. */
-        relay_hold_new(rig.relay, true, true);
-        batch = duo_submit(&rig.duo, &item, 1, &options);
-        (void)duo_end(rig.duo.here, batch, NULL, 0);
-        assert_int_equal(yb_transfer_fence(rig.duo.there, identity, PATIENCE_NS), YB_OK);
-        memset(rig.remote.bytes, 0xef, rig.remote.length);
-        relay_release(rig.relay);
-        pause_ms(5);
-        assert_true(all_are(rig.remote.bytes, rig.remote.length, 0xef));
-    }
-    rig_fini(&rig);
-}
-
-static void
-test_transfer_life__a_fence_comes_through_while_its_peer_writes_on(void **state)
-{
-    struct yb_id nobody = {{0}};
-    struct rig rig;
-    static struct chain chains[16];
-    struct yb_id identity;
-    yb_transfer_peer back;
-    char address[64];
-
-    (void)state;
-    rig_init(&rig, 1 << 20, false);
-    assert_int_equal(yb_transfer_address(rig.duo.here, address, sizeof(address)), YB_OK);
-    back = duo_open(rig.duo.there, address);
-    identity = duo_identity(rig.duo.there, back);
-    for (uint32_t i = 0; i < 16; i++) {
-        chains[i].item = rig_item(&rig, YB_TRANSFER_WRITE);
-        chains[i].peer = rig.duo.peer;
-        chains[i].links = chains[i].refused = 0;
-        next_link(rig.duo.here, 0, &chains[i]);
-    }
-    for (uint32_t round = 0; round < 50; round++) {
-        assert_int_equal(yb_transfer_fence(rig.duo.there, identity, 10 * SECOND_NS), YB_OK);
-        pause_ms(round % 8);
-    }
-    assert_int_equal(yb_transfer_fence(rig.duo.there, nobody, 0), YB_OK);
-    rig_fini(&rig);
-}
-
 /* ---- notifications --------------------------------------------------------------------------- */
 
 static void
@@ -978,8 +819,6 @@ main(int argc, char **argv)
         cmocka_unit_test(test_transfer_life__an_engine_may_be_destroyed_in_the_middle),
         cmocka_unit_test(test_transfer_life__a_peer_that_restarts_is_reached_again_without_help),
         cmocka_unit_test(test_transfer_life__cut_connections_cost_no_batch),
-        cmocka_unit_test(test_transfer_life__a_fence_ends_what_was_sent_before_it),
-        cmocka_unit_test(test_transfer_life__a_fence_comes_through_while_its_peer_writes_on),
         cmocka_unit_test(test_transfer_life__a_notification_comes_once_and_after_the_data),
         cmocka_unit_test(test_transfer_life__no_notification_comes_for_a_batch_that_failed),
         cmocka_unit_test(test_transfer_life__a_full_queue_of_notifications_refuses_one_more),

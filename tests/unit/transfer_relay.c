@@ -337,6 +337,25 @@ relay_release(struct relay *relay)
 }
 
 void
+relay_pass(struct relay *relay, size_t bytes)
+{
+    pthread_mutex_lock(&relay->lock);
+    for (uint32_t i = 0; i < relay->count; i++) {
+        struct link *link = relay->links[i];
+        struct flow *up = &link->up;
+
+        if (up->end - up->begin > bytes) {
+            ssize_t put = send(link->far, up->kept + up->begin, bytes, MSG_NOSIGNAL);
+
+            need(put == (ssize_t)bytes, "pass");
+            up->begin += bytes;
+        }
+    }
+    tell(relay);
+    pthread_mutex_unlock(&relay->lock);
+}
+
+void
 relay_cut(struct relay *relay)
 {
     pthread_mutex_lock(&relay->lock);

@@ -10,6 +10,7 @@
 #define YB_TESTS_TRANSFER_RELAY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct relay;
@@ -26,6 +27,8 @@ void relay_hold(struct relay *relay, bool up, bool down);
 void relay_hold_new(struct relay *relay, bool up, bool down);
 /* Let everything flow, what was kept first. */
 void relay_release(struct relay *relay);
+/* Pass on so many of the peer's bytes, of each connection that keeps more, and keep the rest. */
+void relay_pass(struct relay *relay, size_t bytes);
 /* Reset all connections at both ends; what was kept is lost. */
 void relay_cut(struct relay *relay);
 /* Reset them towards the peer only: the target keeps a connection whose bytes come later. */
