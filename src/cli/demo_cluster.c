@@ -400,12 +400,7 @@ make_folder(struct yb_demo_cluster *cluster)
 {
     int ends[2];
 
-    (void)snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/yuebing-demo.XXXXXX");
-    if (mkdtemp(cluster->folder) == NULL) {
-        cluster->folder[0] = '\0';
-        return false;
-    }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (!yb_demo_folder_make(cluster->folder) || pipe2(ends, O_CLOEXEC) != 0) {
         return false;
     }
     cluster->sweeper_fd = ends[1];

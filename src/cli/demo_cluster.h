@@ -21,7 +21,6 @@
 #define YB_DEMO_NODES     3u
 #define YB_DEMO_ENGINES   4u /* At most. */
 #define YB_DEMO_PROCESSES (2u + YB_DEMO_NODES + YB_DEMO_ENGINES)
-#define YB_DEMO_FOLDER    40u
 
 /* What a cluster is like. */
 struct yb_demo_shape {

@@ -130,6 +130,17 @@ yb_demo_reap(struct yb_demo_server *server)
     return in_time && WIFEXITED(state) && WEXITSTATUS(state) == 0;
 }
 
+bool
+yb_demo_folder_make(char path_out[YB_DEMO_FOLDER])
+{
+    (void)snprintf(path_out, YB_DEMO_FOLDER, "/tmp/yuebing-demo.%ld.XXXXXX", (long)getpid());
+    if (mkdtemp(path_out) == NULL) {
+        path_out[0] = '\0';
+        return false;
+    }
+    return true;
+}
+
 void
 yb_demo_pause(uint64_t span_ns)
 {

@@ -16,6 +16,7 @@
 #define YB_DEMO_BLOCKS     96u
 #define YB_DEMO_SIZES      3u
 #define YB_DEMO_LINE_BYTES 2048u
+#define YB_DEMO_FOLDER     48u
 
 /* A process that serves. */
 struct yb_demo_server {
@@ -48,6 +49,10 @@ bool yb_demo_ready(const struct yb_demo_server *server, char line_out[YB_DEMO_LI
 
 /* Wait for its end. True: exit code 0, in time. */
 bool yb_demo_reap(struct yb_demo_server *server);
+
+/* Make a folder of this process's own, whose name has its number: that of two demos differs. False:
+ * errno says why. */
+bool yb_demo_folder_make(char path_out[YB_DEMO_FOLDER]);
 
 /* Let a span of time pass. */
 void yb_demo_pause(uint64_t span_ns);

@@ -19,8 +19,7 @@
 #include "cli/demo_process.h"
 #include "cli/output.h"
 
-#define FOLDER_BYTES    32u
-#define PATH_BYTES      (FOLDER_BYTES + 16u)
+#define PATH_BYTES      (YB_DEMO_FOLDER + 16u)
 #define CALL_TIMEOUT_NS (10 * YB_NS_PER_S)
 #define LOOK_NS         (5 * YB_NS_PER_MS)
 #define LEASE_TEXT      "500"
@@ -44,7 +43,7 @@ static const char *const step_names[STEP_COUNT] = {
 
 struct demo {
     struct yb_cli *cli;
-    char folder[FOLDER_BYTES];
+    char folder[YB_DEMO_FOLDER];
     char secret[PATH_BYTES];
     char other_secret[PATH_BYTES];
     struct yb_demo_server store;
@@ -138,9 +137,7 @@ start_store(struct demo *demo)
 static bool
 prepare(struct demo *demo)
 {
-    snprintf(demo->folder, sizeof(demo->folder), "/tmp/yuebing-demo.XXXXXX");
-    if (mkdtemp(demo->folder) == NULL) {
-        demo->folder[0] = '\0';
+    if (!yb_demo_folder_make(demo->folder)) {
         return fail(demo, "no folder in /tmp", strerror(errno));
     }
     snprintf(demo->secret, sizeof(demo->secret), "%s/secret", demo->folder);

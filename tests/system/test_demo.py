@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`yuebing demo` in short: whole clusters of real processes, each byte compared."""
 import ctypes
-import glob
 import os
 import subprocess
 
-from yuebing import DEADLINE_S, PROGRAM, case, environment, expect, main, run, until
+from yuebing import DEADLINE_S, PROGRAM, case, demo_folders, environment, expect, main, run, until
 
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # The same numbers on every architecture.
 LONG_S = 60 + 6 * DEADLINE_S
-
-
-def folders():
-    return set(glob.glob("/tmp/yuebing-demo.*"))
 
 
 def may_look_into_children():
@@ -33,13 +28,12 @@ def may_look_into_children():
 
 def line(*words):
     """What a run says as JSON, and beside it; no byte was wrong, and nothing is left of it."""
-    before = folders()
     done = run("demo", "--json", *words, timeout=LONG_S)
     expect(done.code == 0, f"{done.code}: {done.err}")
     expect(done.out.count("\n") == 1, "it is one line")
     found = done.json()
     expect(found["wrong_bytes"] == 0 and found["verified_bytes"] > 0, f"{found}")
-    expect(folders() <= before, "a folder was left behind")
+    expect(not demo_folders(done.pid), "a folder was left behind")
     return found, done.err
 
 
@@ -102,18 +96,17 @@ def _():
 
 @case("killed in the middle, it leaves neither processes nor a folder behind")
 def _():
-    before = folders()
     demo = subprocess.Popen([PROGRAM, "demo", "--only", "pool", "--seconds", "600"],
                             env=environment(), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         expect("yuebing demo" in demo.stdout.readline(), "the first line")
-        made = until(lambda: folders() - before, "its folder is there", LONG_S)
+        made = until(lambda: demo_folders(demo.pid), "its folder is there", LONG_S)
         until(lambda: os.path.exists(made.copy().pop() + "/node2"), "its nodes are", LONG_S)
     finally:
         demo.kill()
         demo.wait()
-    until(lambda: not folders() & made, "its folder is gone", 20 + DEADLINE_S)
+    until(lambda: not demo_folders(demo.pid), "its folder is gone", 20 + DEADLINE_S)
     # All its processes have a copy of what it wrote to: this ends when the last one has.
     expect(demo.stdout.read() is not None, "its processes have ended")
     demo.stdout.close()

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that a newcomer types first: secret, serve, ping, demo, simulate."""
-import glob
 import json
 import os
 import re
 import stat
 
-from yuebing import Serve, case, expect, folder, main, new_secret, ping, run
+from yuebing import Serve, case, demo_folders, expect, folder, main, new_secret, ping, run
 
 
 @case("a new secret is its owner's alone, never printed, and never overwritten")
@@ -85,7 +84,6 @@ def _():
 
 @case("the demo of a store verifies every byte, turns the stranger away and cleans up")
 def _():
-    before = set(glob.glob("/tmp/yuebing-demo.*"))
     done = run("demo", "--store", timeout=100)
     expect(done.code == 0, done.err)
     last = done.out.splitlines()[-1]
@@ -93,13 +91,14 @@ def _():
     expect(match and int(match[1]) > 200 and int(match[2]) > 1 << 20, last)
     found = run("demo", "--store", "--json", "--tls", "on", timeout=100)
     expect(found.code == 0, found.err)
+    expect(not demo_folders(found.pid), "a folder was left behind")
     found = found.json()
     expect(found["wrong"] == 0 and found["stranger"] == "DENIED", str(found))
     put, *gets = found["steps"]
     expect(put["bytes"] == gets[0]["bytes"] and gets[0]["not_found"] == 0, str(found))
     expect(sum(row["bytes"] for row in gets) == found["bytes_verified"], str(found))
     expect(found["repaired"] > 0 and gets[2]["not_found"] == found["lost"], str(found))
-    expect(set(glob.glob("/tmp/yuebing-demo.*")) <= before, "a folder was left behind")
+    expect(not demo_folders(done.pid), "a folder was left behind")
 
 
 @case("policies of routing stand beside each other on a short trace, the same each time")

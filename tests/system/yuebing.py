@@ -13,6 +13,7 @@ with exit status 0 if every case passed. The program is $YUEBING.
 import contextlib
 import ctypes
 import errno
+import glob
 import hashlib
 import hmac
 import json
@@ -137,17 +138,27 @@ def threads(pid):
 
 
 class Result:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
+    def __init__(self, code, out, err, pid=0):
+        self.code, self.out, self.err, self.pid = code, out, err, pid
 
     def json(self):
         return json.loads(self.out)
 
 
 def run(*words, timeout=DEADLINE_S):
-    done = subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=timeout, env=environment(), check=False)
-    return Result(done.returncode, done.stdout, done.stderr)
+    with subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+        return Result(process.returncode, out, err, process.pid)
+
+
+def demo_folders(pid):
+    """What the demo with that process number has in /tmp: others may run beside it."""
+    return set(glob.glob(f"/tmp/yuebing-demo.{pid}.*"))
 
 
 def ping(address, *words, count=3):
