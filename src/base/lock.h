@@ -20,11 +20,12 @@
 /* clang-format off */
 /*    name   rank     protects */
 #define YB_LOCK_MAP(X)                                                           \
-    X(ROUTER,   5) /* cli/demo_router.c: answers that wait, what runs where */ \
+    X(ROUTER,   5) /* cli/demo_router.c, demo_turn.h: who waits, what runs where */ \
     X(COMPAT_STORE, 10) /* compat/store_internal.h: who is inside, segments, ranges, sessions */ \
     X(COMPAT_ENGINE, 12) /* compat/engine_internal.h: ranges, peers by name, batches by number */ \
     X(COMPAT_METADATA, 14) /* compat/metadata.c: values by key */ \
     X(STANDIN, 16) /* engine/engine_internal.h: requests, the pool of blocks, numbers */ \
+    X(KV_DEVICE, 17) /* engine/kv_device.c: parts that are to be written or compared */ \
     X(REPORTER, 18) /* engine/reporter.c: what waits to be told to the conductor */ \
     X(GATHER, 19) /* observe/gather.c: the samples that are kept */ \
     X(CLIENT,  20) /* client/client_internal.h: batches by handle, who is inside */ \

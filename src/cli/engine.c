@@ -36,6 +36,7 @@ const struct yb_cli_option yb_cli_engine_options[] = {
     {"block-bytes", "N", "bytes of a block; default: the model's, which is large"},
     {"parts", "N", "groups of layers that are loaded and stored one after the other; default 4"},
     {"pool", "N", "blocks that the engine's own memory holds; default 256"},
+    {"device", "N", "that memory is device N's; default: the host's"},
     {"chunk-tokens", "N", "of a prompt in one step; default 2048"},
     {"running", "N", "requests at once; default 256"},
     {"name", "WORD", "of the instance; default engine-PID"},
@@ -165,7 +166,7 @@ read_options(struct stand *stand)
     struct yb_engine_options *options = &stand->options;
     const char *scale = option_or(cli, "time-scale", "1");
     uint64_t gpus = 8, tokens = 512, bytes = 0, parts = 4, pool = 256, chunk = 2048;
-    uint64_t running = 256, rack = 0, load_rate = 0;
+    uint64_t running = 256, rack = 0, load_rate = 0, device = 0;
     int mode = choose(cli, "mode", "coupled|disaggregated|time-sliced");
     int roles = choose(cli, "roles", "both|prefill|decode");
     char *end;
@@ -175,6 +176,7 @@ read_options(struct stand *stand)
         !yb_cli_option_number(cli, "block-bytes", 1, 1ull << 36, &bytes) ||
         !yb_cli_option_number(cli, "parts", 1, YB_ENGINE_PARTS_MAX, &parts) ||
         !yb_cli_option_number(cli, "pool", 1, 1u << 22, &pool) ||
+        !yb_cli_option_number(cli, "device", 0, 1023, &device) ||
         !yb_cli_option_number(cli, "chunk-tokens", 1, 1u << 20, &chunk) ||
         !yb_cli_option_number(cli, "running", 1, 4096, &running) ||
         !yb_cli_option_number(cli, "load-rate", 1, 1ull << 40, &load_rate) ||
@@ -199,6 +201,8 @@ read_options(struct stand *stand)
     options->block_bytes = bytes != 0 ? bytes : tokens * options->cost.kv_bytes;
     options->block_bytes = (options->block_bytes + parts - 1) / parts * parts;
     options->pool_bytes = pool * options->block_bytes;
+    options->on_device = yb_cli_option(cli, "device") != NULL;
+    options->device = (uint32_t)device;
     options->chunk_tokens = (uint32_t)chunk;
     options->running_max = (uint32_t)running;
     options->load_rate = (double)load_rate;
@@ -460,16 +464,21 @@ print_ready(const struct stand *stand)
     struct yb_cli *cli = stand->cli;
     const struct yb_engine_options *options = &stand->options;
     char transfer[YB_ADDRESS_TEXT_BYTES] = "";
+    char memory[24] = "host";
     int failed;
 
     (void)!yb_transfer_address(stand->transfer, transfer, sizeof(transfer));
+    if (options->on_device) {
+        (void)snprintf(memory, sizeof(memory), "device %u", options->device);
+    }
     if (cli->json) {
-        json_t *ready = json_pack(
-            "{s:s, s:s, s:s, s:s, s:f, s:I, s:i, s:i, s:i, s:b, s:I}", "http", stand->address,
-            "transfer", transfer, "name", stand->name, "model", options->model, "time_scale",
-            options->time_scale, "block_bytes", (json_int_t)options->block_bytes, "block_tokens",
-            (int)options->block_tokens, "parts", (int)options->parts, "pool_blocks",
-            (int)stand->pool_blocks, "store", stand->client != NULL, "pid", (json_int_t)getpid());
+        json_t *ready = json_pack("{s:s, s:s, s:s, s:s, s:f, s:I, s:i, s:i, s:i, s:s, s:b, s:I}",
+                                  "http", stand->address, "transfer", transfer, "name", stand->name,
+                                  "model", options->model, "time_scale", options->time_scale,
+                                  "block_bytes", (json_int_t)options->block_bytes, "block_tokens",
+                                  (int)options->block_tokens, "parts", (int)options->parts,
+                                  "pool_blocks", (int)stand->pool_blocks, "memory", memory, "store",
+                                  stand->client != NULL, "pid", (json_int_t)getpid());
 
         failed = ready == NULL || json_dumpf(ready, cli->out, JSON_COMPACT) != 0 ||
                  fputc('\n', cli->out) == EOF;
@@ -477,9 +486,9 @@ print_ready(const struct stand *stand)
     } else {
         failed = fprintf(cli->out,
                          "engine %s at http://%s: %s, time x %g, blocks of %u tokens as %llu "
-                         "bytes instead of %llu\n",
+                         "bytes of the %s instead of %llu\n",
                          stand->name, stand->address, options->model, options->time_scale,
-                         options->block_tokens, (unsigned long long)options->block_bytes,
+                         options->block_tokens, (unsigned long long)options->block_bytes, memory,
                          (unsigned long long)(options->block_tokens * options->cost.kv_bytes)) < 0;
     }
     return failed || fflush(cli->out) != 0 ? YB_CLI_EXIT_FAILED : 0;

@@ -47,6 +47,9 @@ complaint(const struct yb_engine_options *options)
     if (options->mode > YB_SCHED_MODE_TIME_SLICED) {
         return "there is no such mode";
     }
+    if (options->on_device && options->block_bytes / options->parts > YB_KV_DEVICE_PART_BYTES) {
+        return "a part of a block on a device has at most 1 GiB: take more parts";
+    }
     return NULL;
 }
 
@@ -71,8 +74,72 @@ on_block(void *owner, const uint8_t key[YB_KV_KEY_BYTES], bool there)
     }
 }
 
+/* The memory of the pool, and where tickets are written: that is the host's. */
 static enum yb_status
-start(struct yb_engine *engine)
+get_memory(struct yb_engine *engine, uint32_t slots, char why_out[YB_ENGINE_WHY_BYTES])
+{
+    const struct yb_engine_options *options = &engine->options;
+    const struct yb_kv_device_options device = {
+        .index = options->device,
+        .bytes = slots * options->block_bytes,
+        .part_bytes = engine->part_bytes,
+    };
+    const struct yb_transfer_memory there = {
+        .struct_bytes = sizeof(there),
+        .location_kind = YB_TRANSFER_LOCATION_DEVICE,
+        .location_index = options->device,
+    };
+    void *memory = NULL;
+    void *tickets = NULL;
+    enum yb_status status =
+        yb_transfer_alloc(options->transfer, slots * sizeof(*engine->tickets), NULL, &tickets);
+
+    engine->tickets = tickets;
+    if (status == YB_OK && !options->on_device) {
+        status = yb_transfer_alloc(options->transfer, device.bytes, NULL, &memory);
+        engine->memory = memory;
+    } else if (status == YB_OK) {
+        status = yb_kv_device_create(&device, &engine->device, why_out);
+        engine->memory = status == YB_OK ? yb_kv_device_memory(engine->device) : NULL;
+        if (status == YB_OK) {
+            status =
+                yb_transfer_register(options->transfer, engine->memory, device.bytes, &there, NULL);
+        }
+    }
+    if (status == YB_OK && options->client != NULL) {
+        status = yb_client_register(options->client, engine->memory, device.bytes);
+    }
+    return status;
+}
+
+/* Of what a peer still reaches after a while, the host's stays registered until the transfer engine
+ * goes, and a device's stays allocated until the process does. */
+static void
+give_memory(struct yb_engine *engine)
+{
+    struct yb_transfer *transfer = engine->options.transfer;
+    void *memory = engine->memory;
+    void *tickets = engine->tickets;
+
+    if (memory != NULL && engine->options.client != NULL) {
+        /* NOT_FOUND: the start failed before it was registered. */
+        (void)!yb_client_unregister(engine->options.client, memory, FREE_WAIT_NS);
+    }
+    if (engine->device != NULL) {
+        const enum yb_status status =
+            memory != NULL ? yb_transfer_unregister(transfer, memory, FREE_WAIT_NS) : YB_OK;
+
+        yb_kv_device_destroy(&engine->device, status == YB_BUSY);
+    } else if (memory != NULL) {
+        (void)!yb_transfer_free(transfer, &memory, FREE_WAIT_NS);
+    }
+    if (tickets != NULL) {
+        (void)!yb_transfer_free(transfer, &tickets, FREE_WAIT_NS);
+    }
+}
+
+static enum yb_status
+start(struct yb_engine *engine, char why_out[YB_ENGINE_WHY_BYTES])
 {
     const struct yb_engine_options *options = &engine->options;
     const struct yb_kv_pool_options pool = {
@@ -80,20 +147,10 @@ start(struct yb_engine *engine)
         .changed = on_block,
         .owner = engine,
     };
-    const uint64_t bytes = (pool.slots * options->block_bytes + 7) / 8 * 8;
-    const uint64_t ticket_bytes = pool.slots * sizeof(*engine->tickets);
-    void *memory = NULL;
     enum yb_status status = yb_kv_pool_create(&pool, &engine->pool);
 
     if (status == YB_OK) {
-        status = yb_transfer_alloc(options->transfer, bytes + ticket_bytes, NULL, &memory);
-        engine->memory = memory;
-    }
-    if (status == YB_OK) {
-        engine->tickets = (uint64_t *)(void *)(engine->memory + bytes);
-    }
-    if (status == YB_OK && options->client != NULL) {
-        status = yb_client_register(options->client, engine->memory, bytes);
+        status = get_memory(engine, pool.slots, why_out);
     }
     if (status == YB_OK) {
         status = yb_engine_measure_begin(engine);
@@ -139,13 +196,15 @@ yb_engine_create(const struct yb_engine_options *options, struct yb_engine **eng
     yb_lock_init(&engine->lock, YB_LOCK_STANDIN);
     yb_lock_cond_init(&engine->changed);
     yb_lock_cond_init(&engine->stopped);
-    status = start(engine);
+    status = start(engine, why_out);
     if (status != YB_OK) {
-        (void)snprintf(why_out, YB_ENGINE_WHY_BYTES,
-                       "the engine does not start: %s; its memory is to hold %" PRIu64
-                       " blocks of %" PRIu64 " bytes: ask for fewer, or smaller ones",
-                       yb_status_text(status), options->pool_bytes / options->block_bytes,
-                       options->block_bytes);
+        if (why_out[0] == '\0') {
+            (void)snprintf(why_out, YB_ENGINE_WHY_BYTES,
+                           "the engine does not start: %s; its memory is to hold %" PRIu64
+                           " blocks of %" PRIu64 " bytes: ask for fewer, or smaller ones",
+                           yb_status_text(status), options->pool_bytes / options->block_bytes,
+                           options->block_bytes);
+        }
         yb_engine_destroy(&engine);
         return status;
     }
@@ -176,7 +235,6 @@ void
 yb_engine_destroy(struct yb_engine **engine_ref)
 {
     struct yb_engine *engine = *engine_ref;
-    void *memory;
 
     YB_ASSERT_OBJ(engine, YB_ENGINE_MAGIC);
     *engine_ref = NULL;
@@ -185,15 +243,7 @@ yb_engine_destroy(struct yb_engine **engine_ref)
     }
     YB_ASSERT(engine->first == NULL);
     yb_engine_measure_end(engine);
-    memory = engine->memory;
-    if (memory != NULL) {
-        if (engine->options.client != NULL) {
-            /* NOT_FOUND: the start failed before it was registered. */
-            (void)!yb_client_unregister(engine->options.client, memory, FREE_WAIT_NS);
-        }
-        /* One that a peer still reads stays registered until the transfer engine goes. */
-        (void)!yb_transfer_free(engine->options.transfer, &memory, FREE_WAIT_NS);
-    }
+    give_memory(engine);
     if (engine->pool != NULL) {
         yb_kv_pool_destroy(&engine->pool);
     }
@@ -534,13 +584,28 @@ yb_engine_call(const struct yb_engine_request *request, uint64_t span, uint64_t 
     };
 }
 
+void
+yb_engine_fill(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+               const struct yb_kv_pool_block *block)
+{
+    uint8_t *bytes = yb_engine_bytes(engine, block, part);
+
+    if (engine->device != NULL) {
+        yb_kv_device_fill(engine->device, key, part, bytes);
+    } else {
+        yb_kv_fill(key, part, bytes, engine->part_bytes);
+    }
+}
+
 bool
 yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                  const struct yb_kv_pool_block *block, struct yb_engine_outcome *outcome)
 {
     size_t wrong = 0;
-    bool right =
-        yb_kv_check(key, part, yb_engine_bytes(engine, block, part), engine->part_bytes, &wrong);
+    const uint8_t *bytes = yb_engine_bytes(engine, block, part);
+    bool right = engine->device != NULL
+                     ? yb_kv_device_check(engine->device, key, part, bytes, &wrong)
+                     : yb_kv_check(key, part, bytes, engine->part_bytes, &wrong);
 
     yb_lock_acquire(&engine->lock);
     engine->sums.verified_bytes += engine->part_bytes;

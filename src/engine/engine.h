@@ -76,7 +76,9 @@ struct yb_engine_options {
     uint32_t block_tokens;
     uint64_t block_bytes; /* A multiple of `parts`. */
     uint32_t parts;
-    uint64_t pool_bytes;          /* Of the engine's own memory for KV: at least one block. */
+    uint64_t pool_bytes; /* Of the engine's own memory for KV: at least one block. */
+    bool on_device;      /* That memory is device `device`'s; or else the host's. */
+    uint32_t device;
     uint32_t chunk_tokens;        /* Of a prompt in one step; 0: 2048. */
     uint32_t running_max;         /* 0: 256. */
     uint32_t waiting_max;         /* 0: 1024. */
@@ -172,7 +174,7 @@ struct yb_engine_info {
 };
 
 /* Start an engine. On OK the caller owns *engine_out; otherwise why_out says what to do. Fails with
- * INVALID or NO_MEMORY. */
+ * INVALID, UNSUPPORTED (there is no such device), NO_MEMORY or IO (the device's driver). */
 YB_CHECKED enum yb_status yb_engine_create(const struct yb_engine_options *options,
                                            struct yb_engine **engine_out,
                                            char why_out[YB_ENGINE_WHY_BYTES]);

@@ -24,6 +24,7 @@
 
 #include "base/lock.h"
 #include "engine/engine.h"
+#include "engine/kv_device.h"
 #include "engine/kv_pool.h"
 #include "engine/orders.h"
 #include "engine/plan.h"
@@ -139,8 +140,9 @@ struct yb_engine {
     char model[YB_ENGINE_MODEL_BYTES];
     const struct yb_clock *clock;
     uint64_t part_bytes;
-    uint8_t *memory;   /* Of the pool: slot by slot. */
-    uint64_t *tickets; /* Behind it: of what is held, as many as slots; 0: none. */
+    struct yb_kv_device *device; /* NULL: `memory` is the host's. */
+    uint8_t *memory;             /* Of the pool: slot by slot. */
+    uint64_t *tickets;           /* Of what is held, as many as slots; 0: none. */
     pthread_t thread;
     bool thread_runs;
 
@@ -193,6 +195,10 @@ uint32_t yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB
 /* The call for a question to the store about that request, caused by `span` of it. */
 struct yb_client_call yb_engine_call(const struct yb_engine_request *request, uint64_t span,
                                      uint64_t timeout_ns);
+
+/* Write a part's bytes: what computing brings forth. */
+void yb_engine_fill(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES],
+                    uint32_t part, const struct yb_kv_pool_block *block);
 
 /* Compare a part's bytes, and count. */
 bool yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,

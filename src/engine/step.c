@@ -277,13 +277,11 @@ fill_part(const struct step *step, uint32_t part)
     uint32_t end_tokens = request->done_tokens + step->plan.tokens;
 
     for (uint32_t i = step->first; i < step->full; i++) {
-        yb_kv_fill(request->keys[i], part, yb_engine_bytes(engine, request->blocks[i], part),
-                   engine->part_bytes);
+        yb_engine_fill(engine, request->keys[i], part, request->blocks[i]);
     }
     if (request->keep && end_tokens == request->prompt_tokens &&
         end_tokens % engine->options.block_tokens != 0) {
-        yb_kv_fill(request->answer_key, part,
-                   yb_engine_bytes(engine, request->blocks[step->full], part), engine->part_bytes);
+        yb_engine_fill(engine, request->answer_key, part, request->blocks[step->full]);
     }
 }
 
@@ -347,9 +345,7 @@ decode_one(struct yb_engine_request *request)
         store = yb_engine_store_locked(request, full - 1, 1);
         yb_lock_release(&engine->lock);
         for (uint32_t part = 0; part < engine->options.parts; part++) {
-            yb_kv_fill(request->keys[full - 1], part,
-                       yb_engine_bytes(engine, request->blocks[full - 1], part),
-                       engine->part_bytes);
+            yb_engine_fill(engine, request->keys[full - 1], part, request->blocks[full - 1]);
         }
         yb_lock_acquire(&engine->lock);
         yb_engine_publish_locked(request, full - 1, full);
