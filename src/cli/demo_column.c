@@ -102,6 +102,10 @@ yb_demo_column_add_up(struct yb_demo_column *column, const struct yb_demo_served
         column->retried += served[i].tries > 1;
         if (served[i].answered) {
             add_one(column, &served[i], cost);
+        } else if (column->unanswered[0] == '\0') {
+            (void)snprintf(column->unanswered, sizeof(column->unanswered),
+                           "request %u was not answered, asked %u times; %s", i, served[i].tries,
+                           served[i].why);
         }
     }
     for (uint32_t i = 0; i < YB_DEMO_TIERS && column->prompt_tokens > 0; i++) {

@@ -360,7 +360,7 @@ as_promised(const struct live *live)
             return fail(live, column->name, "bytes were wrong");
         }
         if (column->answered < column->asked) {
-            return fail(live, column->name, "a request was not answered");
+            return fail(live, column->name, column->unanswered);
         }
         if (column->issued != column->terminal + column->open || column->open > 0) {
             return fail(live, column->name, "an instruction did not end");

@@ -9,11 +9,13 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cli/demo_turn.h"
 #include "yuebing/client.h"
 
 #define THREADS     96u
 #define TRIES_MAX   40u
-#define TRY_NS      (60 * YB_NS_PER_S) /* A request that is not answered by then is not. */
+#define TRY_NS      (120 * YB_NS_PER_S) /* A request that is not answered by then is not. */
+#define REFUSED     429                 /* There is no room now. */
 #define AGAIN_NS    (50 * YB_NS_PER_MS)
 #define WORD        4u /* Bytes of text that are a token. */
 #define KEY_BYTES   16u
@@ -26,6 +28,7 @@ struct run {
     const struct yb_clock *clock;
     uint64_t begun_ns;
     struct yb_demo_served *served;
+    struct yb_demo_turns turns;
     _Atomic uint32_t next;
 };
 
@@ -38,7 +41,9 @@ struct ride {
     char *prompt;   /* Text; `tokens` lie in it, too. */
     json_t *hashes; /* Names of its blocks. */
     uint32_t answer_tokens;
-    char failed[16]; /* The engine that has just failed; "": none. */
+    uint64_t asked_ns; /* When somebody was asked last. */
+    bool refused;      /* The conductor had no room, and that alone. */
+    char failed[16];   /* The engine that has just failed; "": none. */
     struct yb_demo_served *served;
 };
 
@@ -116,6 +121,22 @@ now_of(const struct ride *ride)
     return yb_clock_now(ride->run->clock);
 }
 
+static const char *
+text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text != NULL ? text : "";
+}
+
+/* Note who did not do what was asked. Status 0: there was no answer. */
+static void
+note_why(struct ride *ride, const char *who, long code)
+{
+    (void)snprintf(ride->served->why, YB_DEMO_WHY, "%.32s: HTTP status %ld after %.1f s", who, code,
+                   (double)(now_of(ride) - ride->asked_ns) / 1e9);
+}
+
 /* Ask the conductor. NULL: it does not answer, or not now. */
 static json_t *
 schedule(struct ride *ride)
@@ -129,20 +150,38 @@ schedule(struct ride *ride)
     if (ride->failed[0] != '\0') {
         (void)json_object_set_new(question, "not_at", json_string(ride->failed));
     }
+    ride->asked_ns = now_of(ride);
     decision =
         yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/schedule", question, &code);
-    if (code != 200) {
+    if (decision == NULL || code != 200) {
+        note_why(ride, "the conductor", code);
+        ride->refused = code == REFUSED;
         json_decref(decision);
         return NULL;
     }
     return decision;
 }
 
-/* Ask an engine, `params` being consumed. NULL: it failed. */
+/* A decision that nobody will carry out, as the engine of that role did not. */
+static void
+note_failure(struct ride *ride, const json_t *decision, const char *role, long code)
+{
+    note_why(ride, text_of(decision, role), code);
+    (void)snprintf(ride->failed, sizeof(ride->failed), "%s", text_of(decision, role));
+    json_decref(yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/done",
+                            json_pack("{s:I, s:s, s:b}", "decision",
+                                      json_integer_value(json_object_get(decision, "decision")),
+                                      "stage", "ended", "failed", 1),
+                            NULL));
+}
+
+/* Ask the engine of that role, `params` being consumed. NULL: it failed. */
 static json_t *
-complete(struct ride *ride, const json_t *decision, const char *address, uint32_t tokens,
+complete(struct ride *ride, const json_t *decision, const char *role, uint32_t tokens,
          json_t *params, uint64_t decided_ns)
 {
+    const bool prefill = strcmp(role, "prefill") == 0;
+    const char *address = text_of(decision, prefill ? "prefill_address" : "decode_address");
     json_t *body =
         json_pack("{s:s, s:i, s:o, s:I, s:I, s:I, s:O}", "prompt", ride->prompt, "max_tokens",
                   (int)tokens, "kv_transfer_params", params, "decision",
@@ -151,21 +190,16 @@ complete(struct ride *ride, const json_t *decision, const char *address, uint32_
                   (json_int_t)((now_of(ride) - decided_ns) / YB_NS_PER_US), "instructions",
                   json_object_get(decision, "instructions"));
     long code = 0;
-    json_t *answer = yb_ask_json(ride->curl, address, "/v1/completions", body, &code);
+    json_t *answer;
 
-    if (code != 200) {
+    ride->asked_ns = now_of(ride);
+    answer = yb_ask_json(ride->curl, address, "/v1/completions", body, &code);
+    if (answer == NULL || code != 200) {
+        note_failure(ride, decision, role, code);
         json_decref(answer);
         return NULL;
     }
     return answer;
-}
-
-static const char *
-text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text != NULL ? text : "";
 }
 
 /* Note how the moves ended that an engine has judged. */
@@ -205,56 +239,62 @@ note_prefill(struct ride *ride, const json_t *decision, const json_t *answer)
     note_moves(&served->fetches, answer);
 }
 
-/* A decision that nobody will carry out. */
-static void
-give_up(struct ride *ride, const json_t *decision)
-{
-    json_decref(yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/done",
-                            json_pack("{s:I, s:s, s:b}", "decision",
-                                      json_integer_value(json_object_get(decision, "decision")),
-                                      "stage", "ended", "failed", 1),
-                            NULL));
-}
-
-static void
-note_failure(struct ride *ride, const json_t *decision, const char *role)
-{
-    (void)snprintf(ride->failed, sizeof(ride->failed), "%s", text_of(decision, role));
-    give_up(ride, decision);
-}
-
 /* Have it computed up to its first token, and then to its end elsewhere. */
 static bool
 carry_out(struct ride *ride, const json_t *decision, uint64_t decided_ns)
 {
     uint64_t due_ns = ride->run->begun_ns +
                       (uint64_t)((double)ride->request->arrival_ns / ride->run->work->speed);
-    json_t *first = complete(ride, decision, text_of(decision, "prefill_address"), 1,
+    json_t *first = complete(ride, decision, "prefill", 1,
                              json_pack("{s:b}", "do_remote_decode", 1), decided_ns);
     const json_t *said;
     json_t *last;
     bool answered;
 
     if (first == NULL) {
-        note_failure(ride, decision, "prefill");
         return false;
     }
     ride->served->ttft_ns = now_of(ride) - due_ns;
     ride->served->measured_ttft_ns = now_of(ride) - decided_ns;
     note_prefill(ride, decision, first);
-    last = complete(ride, decision, text_of(decision, "decode_address"), ride->answer_tokens,
+    last = complete(ride, decision, "decode", ride->answer_tokens,
                     json_incref(json_object_get(first, "kv_transfer_params")), decided_ns);
     json_decref(first);
     said = json_object_get(last, "yuebing");
     answered =
         yb_ask_number(json_object_get(last, "usage"), "completion_tokens") == ride->answer_tokens;
+    if (last != NULL && !answered) {
+        note_why(ride, "too short an answer", 200);
+    }
     note_moves(&ride->served->streams, last);
     ride->served->pulled_bytes = yb_ask_number(said, "pulled_bytes");
     ride->served->pull_us = yb_ask_number(said, "load_us");
-    if (last == NULL) {
-        note_failure(ride, decision, "decode");
-    }
     json_decref(last);
+    return answered;
+}
+
+/* Ask once, when it is its turn. True: there was an answer. */
+static bool
+try_once(struct ride *ride, uint64_t until_ns)
+{
+    struct yb_demo_turns *turns = &ride->run->turns;
+    uint64_t decided_ns = now_of(ride);
+    json_t *decision;
+    bool answered;
+
+    if (until_ns <= decided_ns || !yb_demo_turn_await(turns, ride->index, until_ns - decided_ns)) {
+        return false;
+    }
+    ride->refused = false;
+    decided_ns = now_of(ride);
+    decision = schedule(ride);
+    if (ride->refused) {
+        yb_demo_turn_refused(turns, ride->index);
+    } else {
+        yb_demo_turn_end(turns, ride->index);
+    }
+    answered = decision != NULL && carry_out(ride, decision, decided_ns);
+    json_decref(decision);
     return answered;
 }
 
@@ -263,19 +303,18 @@ serve(struct ride *ride)
 {
     uint64_t until_ns = now_of(ride) + TRY_NS;
     struct yb_demo_served *served = ride->served;
+    uint32_t failures = 0;
 
     served->prompt_tokens = ride->request->input_tokens;
-    while (!served->answered && served->tries < TRIES_MAX && now_of(ride) < until_ns) {
-        uint64_t decided_ns = now_of(ride);
-        json_t *decision = schedule(ride);
-
+    while (!served->answered && failures < TRIES_MAX && now_of(ride) < until_ns) {
+        served->answered = try_once(ride, until_ns);
         served->tries++;
-        served->answered = decision != NULL && carry_out(ride, decision, decided_ns);
-        json_decref(decision);
         if (!served->answered) {
-            yb_demo_pause(AGAIN_NS * served->tries);
+            failures += !ride->refused;
+            yb_demo_pause(ride->refused ? AGAIN_NS : AGAIN_NS * failures);
         }
     }
+    yb_demo_turn_end(&ride->run->turns, ride->index);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -365,7 +404,8 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
     YB_ASSERT(work->count > 0 && work->count <= work->trace->request_count);
     column_out->asked = work->count;
     run.begun_ns = yb_clock_now(run.clock);
-    done = run.served != NULL && ride_all(&run);
+    done = yb_demo_turns_init(&run.turns, work->count) == YB_OK && run.served != NULL &&
+           ride_all(&run);
     column_out->span_s = (double)(yb_clock_now(run.clock) - run.begun_ns) / 1e9;
     column_out->cpu_busy = yb_demo_cpu_since(&before);
     done = done && yb_demo_column_add_up(column_out, run.served, cost) &&
@@ -374,6 +414,7 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
     if (curl != NULL) {
         yb_curl_destroy(&curl);
     }
+    yb_demo_turns_fini(&run.turns);
     free(run.served);
     return done;
 }

@@ -25,6 +25,7 @@
 #include "yuebing/sched.h"
 
 #define YB_DEMO_MODEL "llama-3-70b"
+#define YB_DEMO_WHY   96u
 #define YB_DEMO_TIERS 4u /* device, dram, ssd, object: as enum yb_sched_tier. */
 
 struct yb_demo_work {
@@ -45,6 +46,7 @@ struct yb_demo_moves {
 struct yb_demo_served {
     bool answered;
     uint32_t tries;
+    char why[YB_DEMO_WHY];      /* What failed last; "": nothing did. */
     uint64_t ttft_ns;           /* From when it should have come. */
     uint64_t predicted_ttft_ns; /* By the conductor, from when it was asked. */
     uint64_t measured_ttft_ns;  /* The same span. */
@@ -65,6 +67,7 @@ struct yb_demo_served {
 struct yb_demo_column {
     const char *name;
     uint32_t asked, answered, retried;
+    char unanswered[YB_DEMO_WHY + 80]; /* Why the first one that was not; "": all were. */
     double span_s;
     uint64_t *ttft_ns; /* Of those that were answered, ascending. */
     double ttft_mean_ns;
