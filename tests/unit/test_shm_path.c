@@ -396,6 +396,48 @@ test_shm_path__one_of_many_small_pieces_that_cannot_be_written_fails_alone(void 
     assert_int_equal(munmap(to, PIECES * PAGE), 0);
 }
 
+/* Large pieces are looked at far ahead: up to the end of a mapping, and no further. */
+static void
+test_shm_path__one_of_many_large_pieces_that_cannot_be_written_fails_alone(void **state)
+{
+    enum { PIECES = 4, BAD = 2, PAGE = 4096 };
+    struct engines engines;
+    struct yb_transfer_item items[PIECES];
+    struct yb_transfer_item_status statuses[PIECES];
+    uint8_t *to = mmap(NULL, PIECES * YB_SLICE_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *hole = to + (BAD + 1) * YB_SLICE_BYTES - PAGE;
+    void *theirs;
+
+    (void)state;
+    engines_init(&engines, YB_TRANSFER_PATH_SHM);
+    EXPECT_OK(yb_transfer_alloc(engines.b, YB_SLICE_BYTES, NULL, &theirs));
+    for (uint32_t i = 0; i < PIECES; i++) {
+        items[i] = (struct yb_transfer_item){
+            .op = YB_TRANSFER_READ,
+            .local = to + i * YB_SLICE_BYTES,
+            .length = YB_SLICE_BYTES,
+            .remote = YB_TRANSFER_BY_ADDRESS,
+            .remote_offset = (uintptr_t)theirs,
+        };
+    }
+    for (uint32_t round = 0; round < 30; round++) { /* The loan comes meanwhile. */
+        bool bad = round % 3 == 1;
+
+        memset(theirs, (int)round + 1, YB_SLICE_BYTES);
+        assert_int_equal(mprotect(hole, PAGE, bad ? PROT_READ : PROT_READ | PROT_WRITE), 0);
+        (void)move(engines.a, engines.peer, items, PIECES, statuses);
+        for (uint32_t i = 0; i < PIECES; i++) {
+            bool fails = bad && i == BAD;
+
+            assert_int_equal(statuses[i].status, fails ? YB_FAULT : YB_OK);
+            assert_int_equal(to[(i + 1) * YB_SLICE_BYTES - 1], fails ? round : round + 1);
+        }
+    }
+    engines_fini(&engines);
+    assert_int_equal(munmap(to, PIECES * YB_SLICE_BYTES), 0);
+}
+
 static void
 test_shm_path__what_was_unregistered_is_neither_read_nor_written(void **state)
 {
@@ -875,6 +917,8 @@ main(void)
         cmocka_unit_test(test_shm_path__memory_that_cannot_be_written_is_a_fault),
         cmocka_unit_test(
             test_shm_path__one_of_many_small_pieces_that_cannot_be_written_fails_alone),
+        cmocka_unit_test(
+            test_shm_path__one_of_many_large_pieces_that_cannot_be_written_fails_alone),
         cmocka_unit_test(test_shm_path__what_was_unregistered_is_neither_read_nor_written),
         cmocka_unit_test(test_shm_path__an_address_is_looked_up_again_when_its_region_has_changed),
         cmocka_unit_test(test_shm_path__bytes_of_a_region_that_went_meanwhile_do_not_count),

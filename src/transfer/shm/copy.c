@@ -3,17 +3,12 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "transfer/batch.h"
 #include "transfer/shm/attach.h"
 #include "transfer/shm/shm_internal.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
 
 /* What is looked at together: so many pieces, if what lies between them is not more pages than the
  * calls that this saves would cost. */
@@ -82,7 +77,9 @@ copy_safely(struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t le
     uintptr_t first = (uintptr_t)to & ~page;
     uintptr_t last = ((uintptr_t)to + length + page) & ~page;
 
-    if (madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0) {
+    if ((length >= YB_COPY_STREAM_BYTES &&
+         yb_writable_until(&hold->session->host->writable, first, last) == last) ||
+        yb_writable_populate(first, last)) {
         copy_plainly(hold, to, from, length);
         if (hold->piece_count > 0) {
             copy_collected(hold);
@@ -95,23 +92,39 @@ copy_safely(struct yb_shm_hold *hold, void *to, const uint8_t *from, uint64_t le
     return copy_by_kernel(to, from, length); /* An old kernel, or memory that it must judge. */
 }
 
-/* Let the kernel make pages from `first` up to `last` writable, as writing would. */
-static bool
-populate(uintptr_t first, uintptr_t last)
+/* Add pages to those that can be written; none lie between. */
+static void
+widen(struct yb_shm_ready *ready, uintptr_t first, uintptr_t last)
 {
-    return first >= last || madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0;
+    ready->first = first < ready->first ? first : ready->first;
+    ready->last = last > ready->last ? last : ready->last;
 }
 
-/* Have the kernel look at where a slice goes, unless its pieces lie far apart or one of them cannot
- * be written: then each is judged by itself. */
+/* Find out cheaply what can be written from `first` on, or beyond what is known: also what other
+ * slices of the batch will need. */
 static void
-make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
+look_ahead(struct yb_shm_hold *hold, uintptr_t first)
 {
+    struct yb_shm_ready *ready = hold->ready;
+    uintptr_t from = first < ready->first ? first : ready->last;
+    uintptr_t until =
+        yb_writable_until(&hold->session->host->writable, from, from + YB_WRITABLE_BYTES_MAX);
+
+    if (until >= ready->first) {
+        widen(ready, from, until);
+    }
+}
+
+/* Look at where a slice goes. What is not known to be writable then the kernel makes so, unless the
+ * pieces lie far apart or one of them cannot be written: then each is judged by itself. */
+static void
+make_ready(struct yb_shm_hold *hold, const struct yb_slice *slice)
+{
+    struct yb_shm_ready *ready = hold->ready;
     uintptr_t page = (uintptr_t)getpagesize() - 1;
     uint64_t worth = slice->bytes + slice->count * READY_PAGES_PER_CALL * (uint64_t)(page + 1);
     uintptr_t first = UINTPTR_MAX;
     uintptr_t last = 0;
-    bool ok;
 
     for (uint32_t i = 0; i < slice->count; i++) {
         uintptr_t at = (uintptr_t)slice->iov[i].iov_base;
@@ -130,13 +143,12 @@ make_ready(struct yb_shm_ready *ready, const struct yb_slice *slice)
             .last = first,
         };
     }
-    if (slice->count < READY_PIECES_MIN || last - first > worth) {
-        return;
+    if (hold->streams && (first < ready->first || last > ready->last)) {
+        look_ahead(hold, first);
     }
-    ok = populate(first, ready->first) && populate(ready->last, last);
-    if (ok) {
-        ready->first = first < ready->first ? first : ready->first;
-        ready->last = last > ready->last ? last : ready->last;
+    if (slice->count >= READY_PIECES_MIN && last - first <= worth &&
+        yb_writable_populate(first, ready->first) && yb_writable_populate(ready->last, last)) {
+        widen(ready, first, last);
     }
 }
 
@@ -151,7 +163,7 @@ is_ready(struct yb_shm_hold *hold, const void *to, uint64_t length)
     }
     if (hold->slice != NULL) { /* The first that needs it; what is sure, or left to the kernel,
                                 * needs no look. */
-        make_ready(hold->ready, hold->slice);
+        make_ready(hold, hold->slice);
         hold->slice = NULL;
     }
     return at >= ready->first && at <= ready->last && length <= ready->last - at;

@@ -7,10 +7,12 @@
  *
  * Failure   Memory of this process may be registered, or named by an item, and yet not be
  *           writable: that is one fragment's FAULT, and must never end the process. So a
- *           copy out of a mapping first has the kernel look at the pages that it goes to, which
- *           costs a third of the rate; but for shared memory of our own, which is sealed and
- *           populated. Small pieces that lie near each other are looked at together, and once for
- *           their batch: for as long as it runs, the memory is promised to be there.
+ *           copy out of a mapping first looks at the pages that it goes to; but for shared memory
+ *           of our own, which is sealed and populated. What is large is looked at cheaply and far
+ *           ahead (memory/writable.h). What is not found good so the kernel judges page by page,
+ *           which costs a third of the rate: small pieces that lie near each other together, the
+ *           others one by one. What was seen holds for its batch: for as long as it runs, the
+ *           memory is promised to be there.
  *
  * Speed     What is large as a whole goes past the caches (base/copy.h), in whatever pieces it
  *           comes: nobody here reads it, and whoever will does so when other slices have come.

@@ -667,6 +667,7 @@ free_host(struct yb_shm_host *host)
         }
     }
     yb_shared_destroy(&host->page_memory);
+    yb_writable_fini(&host->writable);
     yb_lock_fini(&host->lock);
     host->magic = 0;
     free(host);
@@ -692,6 +693,7 @@ yb_shm_host_create(struct yb_region_table *regions, struct yb_shm_host **host_ou
         host->strangers[i].source.fd = -1;
     }
     yb_lock_init(&host->lock, YB_LOCK_SHM);
+    yb_writable_init(&host->writable);
     yb_net_random_system(NULL, &random, sizeof(random));
     atomic_init(&host->next_ticket, TICKET_START(random));
     host->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "memory/region.h"
 #include "memory/shared.h"
+#include "memory/writable.h"
 #include "transfer/shm/session.h"
 #include "transfer/wire/transfer_wire.h"
 
@@ -121,6 +122,7 @@ struct yb_shm_witness {
 struct yb_shm_host {
     uint32_t magic;
     struct yb_region_table *regions;
+    struct yb_writable writable; /* Of this process's memory: copy.c asks. */
     struct yb_shared *page_memory;
     struct yb_shm_page *page;
     struct yb_id boot;
