@@ -68,7 +68,8 @@
     X(PULL,     12, "pull",      "KV from the engine that computed it")       \
     X(STORE,    13, "store",     "KV into the store")                         \
     X(DECIDE,   14, "decide",    "where a request runs, and what is moved for it") \
-    X(INSTRUCTION, 15, "instruction", "a move, from its decision to its one outcome")
+    X(INSTRUCTION, 15, "instruction", "a move, from its decision to its one outcome") \
+    X(DONE,     16, "done",      "an engine's word on a request, as its conductor took it")
 
 #define YB_SPAN_PATH_MAP(X)                                                   \
     X(NONE,   0, "none")                                                      \

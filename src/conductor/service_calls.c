@@ -95,16 +95,22 @@ is_binary(const struct yb_http_asked *asked)
     return type != NULL && strncmp(type, YB_CONDUCTOR_TYPE, sizeof(YB_CONDUCTOR_TYPE) - 1) == 0;
 }
 
-/* Take the trace from the header that W3C names, unless the body has one. */
+/* The trace that a call belongs to, by the header that W3C names. */
+static bool
+trace_of(const struct yb_http_asked *asked, struct yb_trace_context *context_out)
+{
+    const char *header = yb_http_header(asked, "traceparent");
+
+    return header != NULL && yb_traceparent_parse(header, strlen(header), context_out) == YB_OK;
+}
+
+/* Take the trace from the header, unless the body has one. */
 static void
 take_trace(const struct yb_http_asked *asked, struct yb_wire_conductor_schedule *question)
 {
-    static const struct yb_id none;
-    const char *header = yb_http_header(asked, "traceparent");
     struct yb_trace_context context;
 
-    if (header != NULL && memcmp(&question->trace, &none, sizeof(none)) == 0 &&
-        yb_traceparent_parse(header, strlen(header), &context) == YB_OK) {
+    if (yb_id_is_none(question->trace) && trace_of(asked, &context)) {
         question->trace = context.trace;
         question->parent = context.parent;
     }
@@ -217,28 +223,34 @@ begin_trace(const struct yb_wire_conductor_schedule *question)
     };
 }
 
+/* Remember what took from `begun_ns` until now. */
+static void
+write_span(const struct yb_conductor_service *service, uint64_t begun_ns, struct yb_span span)
+{
+    const struct yb_clock *clock = service->options.clock;
+
+    span.start_ns = begun_ns;
+    span.end_ns = yb_clock_now(clock);
+    span.wall_ns = yb_clock_wall(clock) - (span.end_ns - begun_ns);
+    yb_span_write(service->options.spans, &span);
+}
+
 static void
 trace_decision(const struct yb_conductor_service *service,
                const struct yb_wire_conductor_schedule *question,
                const struct yb_conductor_answer *answer, uint64_t begun_ns,
                const struct yb_trace_context *caused)
 {
-    const struct yb_clock *clock = service->options.clock;
-    const uint64_t now_ns = yb_clock_now(clock);
-    const struct yb_span span = {
-        .kind = YB_SPAN_KIND_DECIDE,
-        .trace = caused->trace,
-        .span = caused->parent,
-        .parent = question->parent,
-        .start_ns = begun_ns,
-        .end_ns = now_ns,
-        .wall_ns = yb_clock_wall(clock) - (now_ns - begun_ns),
-        .number = answer->wire.decision,
-        .work_class = question->class < YB_CLASS_COUNT ? question->class : 0,
-        .outcome = answer->wire.accepted ? YB_OK : YB_AGAIN,
-    };
-
-    yb_span_write(service->options.spans, &span);
+    write_span(service, begun_ns,
+               (struct yb_span){
+                   .kind = YB_SPAN_KIND_DECIDE,
+                   .trace = caused->trace,
+                   .span = caused->parent,
+                   .parent = question->parent,
+                   .number = answer->wire.decision,
+                   .work_class = question->class < YB_CLASS_COUNT ? question->class : 0,
+                   .outcome = answer->wire.accepted ? YB_OK : YB_AGAIN,
+               });
 }
 
 static void
@@ -387,6 +399,35 @@ union said {
 typedef enum yb_status take_fn(struct yb_conductor *conductor, const union said *said,
                                uint64_t now_ns, char why_out[YB_CONDUCTOR_WHY_BYTES]);
 
+static enum yb_status
+take_done(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
+          char why_out[YB_CONDUCTOR_WHY_BYTES])
+{
+    (void)snprintf(why_out, YB_CONDUCTOR_WHY_BYTES,
+                   "no such decision runs: it has ended, or was never accepted");
+    return yb_conductor_done(conductor, &said->done, now_ns);
+}
+
+/* What an engine said of a request of a trace is a span of it: when the conductor had the word. */
+static void
+trace_done(const struct yb_conductor_service *service, const struct yb_http_asked *asked,
+           const struct yb_wire_conductor_done *said, uint64_t begun_ns)
+{
+    struct yb_trace_context context;
+
+    if (trace_of(asked, &context)) {
+        write_span(service, begun_ns,
+                   (struct yb_span){
+                       .kind = YB_SPAN_KIND_DONE,
+                       .trace = context.trace,
+                       .span = yb_span_new_id(yb_net_random_system, NULL),
+                       .parent = context.parent,
+                       .number = said->decision,
+                       .outcome = YB_OK,
+                   });
+    }
+}
+
 /* Read what was said, let the conductor take it, and tell what came of it. */
 static void
 take(struct yb_conductor_service *service, const struct yb_http_asked *asked,
@@ -410,17 +451,11 @@ take(struct yb_conductor_service *service, const struct yb_http_asked *asked,
         status = take_it(conductor, &said, now_ns, why);
         yb_conductor_service_leave(service);
         tell_status(told, status, why);
+        if (status == YB_OK && take_it == take_done) {
+            trace_done(service, asked, &said.done, now_ns);
+        }
     }
     read_end(&read);
-}
-
-static enum yb_status
-take_done(struct yb_conductor *conductor, const union said *said, uint64_t now_ns,
-          char why_out[YB_CONDUCTOR_WHY_BYTES])
-{
-    (void)snprintf(why_out, YB_CONDUCTOR_WHY_BYTES,
-                   "no such decision runs: it has ended, or was never accepted");
-    return yb_conductor_done(conductor, &said->done, now_ns);
 }
 
 static enum yb_status

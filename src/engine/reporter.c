@@ -37,6 +37,7 @@ struct done {
     uint32_t tokens;
     bool first;
     bool failed;
+    struct yb_trace_context trace;
     struct yb_engine_verdicts verdicts;
 };
 
@@ -114,6 +115,7 @@ yb_engine_reporter_done(struct yb_engine_reporter *reporter, uint64_t decision,
             .tokens = outcome->answer_tokens,
             .first = first,
             .failed = outcome->status != YB_OK,
+            .trace = outcome->trace,
             .verdicts = *verdicts,
         };
     }
@@ -123,19 +125,23 @@ yb_engine_reporter_done(struct yb_engine_reporter *reporter, uint64_t decision,
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Ask, and consume `body`. Returns the code; 0: no answer. */
+/* Ask, and consume `body`; `caused` (may be NULL): it belongs there. Returns the code; 0: no
+ * answer. */
 static long
-call(struct yb_engine_reporter *reporter, const char *path, json_t *body)
+call(struct yb_engine_reporter *reporter, const char *path, json_t *body,
+     const struct yb_trace_context *caused)
 {
+    static const char trace_name[] = "traceparent: ";
     char url[YB_ENGINE_URL_BYTES + 32];
     char authorization[256];
-    const char *headers[2] = {"Content-Type: application/json", authorization};
+    char trace[sizeof(trace_name) + YB_TRACEPARENT_LENGTH];
+    const char *headers[3] = {"Content-Type: application/json"};
+    uint32_t header_count = 1;
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
     struct yb_curl_request request = {
         .method = "POST",
         .url = url,
         .headers = headers,
-        .header_count = reporter->options.secret != NULL ? 2 : 1,
         .body = text,
         .body_bytes = text != NULL ? strlen(text) : 0,
         .connect_ns = CONNECT_NS,
@@ -148,7 +154,14 @@ call(struct yb_engine_reporter *reporter, const char *path, json_t *body)
     if (reporter->options.secret != NULL) {
         (void)snprintf(authorization, sizeof(authorization), "Authorization: Bearer %s",
                        reporter->options.secret);
+        headers[header_count++] = authorization;
     }
+    if (caused != NULL) {
+        memcpy(trace, trace_name, sizeof(trace_name));
+        yb_traceparent_format(caused, trace + sizeof(trace_name) - 1);
+        headers[header_count++] = trace;
+    }
+    request.header_count = header_count;
     if (text == NULL || yb_curl_ask(reporter->curl, &request, &code, NULL) != YB_OK) {
         code = 0;
     }
@@ -195,7 +208,7 @@ say_hello(struct yb_engine_reporter *reporter)
     if (options->node != NULL) {
         (void)json_object_set_new(body, "node", json_string(options->node));
     }
-    if (call(reporter, "/v1/register", body) != HTTP_OK) {
+    if (call(reporter, "/v1/register", body, NULL) != HTTP_OK) {
         return false;
     }
     /* A new incarnation has no blocks: tell of all. Between the two locks others may add changes of
@@ -285,7 +298,8 @@ report(struct yb_engine_reporter *reporter)
                   (json_int_t)rates[YB_CLIENT_TIER_DRAM], "ssd_rate",
                   (json_int_t)rates[YB_CLIENT_TIER_SSD], "object_rate",
                   (json_int_t)rates[YB_CLIENT_TIER_OBJECT], "seen", heard, "blocks",
-                  take_changes(reporter)));
+                  take_changes(reporter)),
+        NULL);
     yb_lock_acquire(&reporter->lock);
     reporter->info.reports += code == HTTP_OK;
     yb_lock_release(&reporter->lock);
@@ -331,7 +345,8 @@ tell_done(struct yb_engine_reporter *reporter)
                                    done.first ? "first_token" : "ended", "ttft_us",
                                    (json_int_t)done.ttft_us, "total_us", (json_int_t)done.total_us,
                                    "output_tokens", (int)done.tokens, "failed", (int)done.failed,
-                                   "instructions", yb_engine_verdicts_json(&done.verdicts)));
+                                   "instructions", yb_engine_verdicts_json(&done.verdicts)),
+                         &done.trace);
 
         if (code == 0) {
             return;
@@ -371,7 +386,8 @@ run_reporter(void *context)
     }
     if (reporter->known) {
         tell_done(reporter);
-        (void)call(reporter, "/v1/unregister", json_pack("{s:s}", "name", reporter->options.name));
+        (void)call(reporter, "/v1/unregister", json_pack("{s:s}", "name", reporter->options.name),
+                   NULL);
     }
     return NULL;
 }

@@ -127,7 +127,8 @@ kind_of(const struct yb_span *span)
     case YB_SPAN_KIND_SERVE:
     case YB_SPAN_KIND_HANDSHAKE:
     case YB_SPAN_KIND_REQUEST:
-    case YB_SPAN_KIND_DECIDE: return KIND_SERVER;
+    case YB_SPAN_KIND_DECIDE:
+    case YB_SPAN_KIND_DONE: return KIND_SERVER;
     default: return KIND_INTERNAL;
     }
 }

@@ -70,11 +70,17 @@ def _():
         code, found = post(server, "/v1/schedule", {"hashes": keys, "class": "throughput"})
         expect(code == 200 and found["prefill"] == "p1" and found["hit_blocks"]["device"] == 6 and
                found["reuse_tokens"] == 6 * BLOCK, str(found))
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
         for stage in ("first_token", "ended"):
-            code, _ = post(server, "/v1/done", {"decision": found["decision"], "stage": stage})
+            code, _ = post(server, "/v1/done", {"decision": found["decision"], "stage": stage},
+                           traceparent=f"00-{trace}-00f067aa0ba902b7-01")
             expect(code == 200, stage)
-        code, _ = post(server, "/v1/done", {"decision": found["decision"], "stage": "ended"})
+        code, _ = post(server, "/v1/done", {"decision": found["decision"], "stage": "ended"},
+                       traceparent=f"00-{trace}-00f067aa0ba902b7-01")
         expect(code == 404, "it ends once")
+        words = ask(server, "GET", f"/v1/spans?trace={trace}")[1]["spans"]
+        expect([(w["kind"], w["parent"], w["number"]) for w in words] ==
+               [("done", "00f067aa0ba902b7", found["decision"])] * 2, str(words))
         code, found, _ = ask(server, "GET", "/v1/audit")
         expect(code == 200 and found["issued"] == found["terminal"] + found["open"], str(found))
         done = run("trace", "--audit", "--json", "--at", server.ready["http"])

@@ -81,6 +81,9 @@ class Cluster:
 def _():
     with Cluster() as cluster, folder() as path:
         decision = cluster.reuse()
+        until(lambda: len([s for s in good(call(cluster.conductor, "GET", "/v1/spans"))["spans"]
+                           if s["kind"] == "done" and s["trace"] == TRACE]) == 2,
+              "the engine has told its conductor", 60)
         done = run("trace", str(decision["decision"]), "--at", cluster.at, "--json", "--perfetto",
                    path + "/out.json")
         expect(done.code == 0, f"{done.code} {done.err}")
@@ -95,6 +98,8 @@ def _():
                f"{decide} {request} {load}")
         names = [p["kind"] for p in found["processes"]]
         expect([names[s["process"]] for s in (decide, request)] == ["conductor", "engine"], names)
+        expect([(s["parent"], names[s["process"]]) for _, s in kinds["done"]] ==
+               [(request["span"], "conductor")] * 2, f"{kinds['done']}")
         for number, span in kinds["serve"]:
             before = [s for s in found["spans"][:number] if s["span"] == span["parent"]]
             expect(before and before[0]["kind"] == "call" and
