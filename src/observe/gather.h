@@ -19,7 +19,7 @@
  * of conductors that have ended; both since the sample before.
  *
  * Series are those of /metrics without "yuebing_" and without zeros; of histograms the buckets of
- * times to the first token alone. The first process is this one.
+ * times to the first token, and from decisions to arrivals, alone. The first process is this one.
  *
  *     somebody looks --> a sample each second     nobody since 30 s --> one each 10 s
  *

@@ -16,8 +16,13 @@
 static bool
 is_shown(const char *name, size_t length)
 {
-    return memmem(name, length, "_bucket{", sizeof("_bucket{") - 1) == NULL ||
-           memmem(name, length, "ttft", sizeof("ttft") - 1) != NULL;
+    static const char *const histograms[] = {"ttft", "decision_to_arrival"};
+    bool shown = memmem(name, length, "_bucket{", sizeof("_bucket{") - 1) == NULL;
+
+    for (size_t i = 0; !shown && i < sizeof(histograms) / sizeof(histograms[0]); i++) {
+        shown = memmem(name, length, histograms[i], strlen(histograms[i])) != NULL;
+    }
+    return shown;
 }
 
 static bool

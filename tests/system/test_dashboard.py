@@ -8,7 +8,7 @@ import time
 
 from browser import Page
 from engine_process import ask, engine, prompt, settled
-from yuebing import DEADLINE_S, Serve, case, expect, main, split, until
+from yuebing import DEADLINE_S, Serve, case, expect, main, run, split, until
 
 LISTENERS_MAX = 16  # YB_DASHBOARD_LISTENERS_MAX
 LIVE = "document.querySelector('#state').dataset.state == 'live'"
@@ -37,6 +37,42 @@ def listen(address):
 
 def serve(*words):
     return Serve("--memory", "64m", "--http", "127.0.0.1:0", *words, command="serve")
+
+
+def post(address, path, body):
+    connection = http.client.HTTPConnection(address, timeout=6 * DEADLINE_S)
+    try:
+        connection.request("POST", path, json.dumps(body))
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
+def what_conductors_do(page, store, conductor):
+    """A block is copied to whichever node has it not, and a question is refused."""
+    key = "sixteen-bytes-of"
+    done = run("put", key, __file__, "--directory", store.ready["directory"])
+    expect(done.code == 0, done.err)
+    address = conductor.ready["http"]
+    until(lambda: {post(address, "/v1/move", {"hashes": [key.encode().hex()], "kind": "replicate",
+                                              "to": node["name"]})
+                   for node in store.ready["nodes"]} == {200}, "both are told", 6 * DEADLINE_S)
+    page.wait(f"/^memory: \\d+, P50 /.test({text('#arrivals figcaption')})")
+    page.wait("charts.get('arrivals').data.datasets[0].data.some(at => at.y > 0)")
+    expect(post(address, "/v1/schedule", {"tokens": "x"}) == 400, "it is refused")
+    page.wait(f"{text('#refused figcaption')}.includes('call refused: 400 × 1')")
+    page.wait("charts.get('refused').data.datasets.some(set => set.data.some(at => at.y > 0))")
+    # What fails is not to be had by asking: a sample that says so.
+    page.value("""(() => {
+        const sample = structuredClone(state.last);
+        sample.number++;
+        sample.at_ms++;
+        sample.processes[0].series['node_loads_failed_total{status="IO"}'] = 3;
+        take(sample);
+    })()""")
+    page.wait(f"{text('#failed figcaption')} == 'node loads failed: IO × 3'")
 
 
 def click_through(page, first):
@@ -84,6 +120,7 @@ def _():
         first = engine(store.address, "--name", "first", "--conductor",
                        f"http://{conductor.ready['http']}").begin()
         try:
+            what_conductors_do(page, store, conductor)
             click_through(page, first)
         finally:
             first.kill()

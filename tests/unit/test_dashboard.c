@@ -35,14 +35,17 @@ test_series__numbers_by_name_without_zeros_and_buckets(void **state)
                                "yuebing_none 0\n"
                                "yuebing_took_seconds_bucket{le=\"0.1\"} 7\n"
                                "yuebing_engine_ttft_seconds_bucket{le=\"0.1\"} 7\n"
+                               "yuebing_conductor_decision_to_arrival_seconds_bucket{le=\"1\"} 8\n"
                                "other_total 3e2\n"
                                "yuebing_stamped 5 1777636800\n"
                                "yuebing_wrong x\nyuebing_inf +Inf\nyuebing_nan NaN\n"
                                "no_value\n 5\nwithout_end 9",
                                100);
-    json_t *expected = json_pack(
-        "{s:i, s:f, s:i, s:i, s:i}", "a_total", 12, "b{status=\"NOT FOUND\",x=\"1\"}", 0.25,
-        "engine_ttft_seconds_bucket{le=\"0.1\"}", 7, "other_total", 300, "without_end", 9);
+    json_t *expected =
+        json_pack("{s:i, s:f, s:i, s:i, s:i, s:i}", "a_total", 12,
+                  "b{status=\"NOT FOUND\",x=\"1\"}", 0.25, "engine_ttft_seconds_bucket{le=\"0.1\"}",
+                  7, "conductor_decision_to_arrival_seconds_bucket{le=\"1\"}", 8, "other_total",
+                  300, "without_end", 9);
 
     (void)state;
     assert_true(json_equal(series, expected));

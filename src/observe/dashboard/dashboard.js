@@ -82,6 +82,19 @@ const FLOWS = [
   ['copied between nodes', 'node_copied_bytes_total'], ['up from disks and objects', 'node_loaded_bytes_total'],
   ['down to disks and objects', 'node_stored_bytes_total']];
 
+// What is turned away, by what turns it away and why. Others' mistakes and full machines, not damage.
+const REFUSALS = {
+  conductor_rejected_total: 'request rejected', conductor_calls_refused_total: 'call refused',
+  net_refused_total: 'connection refused', engine_requests_refused_total: 'engine full'};
+const because = (word, row) => [word, Object.values(row.labels).join(', ')].filter(Boolean).join(': ');
+const kindOf = row => because(row.name.replace(/_total$/, '').replaceAll('_', ' '), row);
+
+// How much each of the counters in `words` has grown in a second, by name; those that have not are left out.
+function rates(counters, before, words, nameOf) {
+  const grown = [...counters.grown(before, row => Object.hasOwn(words, row.name), nameOf)];
+  return Object.fromEntries(grown.filter(([, n]) => n > 0).map(([name, n]) => [name, 1e3 * n / (counters.at - before.at)]));
+}
+
 // What part of `counts`, by tier, each of `words` has, in the order of these.
 function shares(counts, words) {
   const total = Object.keys(words).reduce((sum, tier) => sum + (counts.get(tier) ?? 0), 0);
@@ -90,7 +103,7 @@ function shares(counts, words) {
 
 function derive(sample, counters, before) {
   const seconds = before ? (counters.at - before.at) / 1e3 : 0;
-  const point = {at: sample.at_ms, hits: null, ttft: null, flow: null, work: null};
+  const point = {at: sample.at_ms, seconds, hits: null, ttft: null, flow: null, work: null, refused: null, failed: null, arrived: []};
   if (!(seconds > 0)) return point;
   const byTier = name => counters.grown(before, named(name), row => row.labels.tier);
   point.hits = shares(byTier('engine_source_tokens_total'), SOURCES);
@@ -106,20 +119,24 @@ function derive(sample, counters, before) {
     waiting: counters.sum('engine_requests_waiting') + counters.sum('engine_requests_prefilling'),
     running: counters.sum('engine_requests_running'),
     'ended per second': counters.grown(before, named('engine_requests_ended_total')) / seconds};
+  point.refused = rates(counters, before, REFUSALS, row => because(REFUSALS[row.name], row));
+  point.failed = rates(counters, before, FAILURES, kindOf);
+  point.arrived = [...counters.grown(before, named('conductor_decision_to_arrival_seconds_bucket'), row => `${row.labels.tier} ${row.labels.le}`)];
   return point;
 }
 
 // ---- words ----------------------------------------------------------------------------------------
 
-// Counters that should stand still, and what it means that one does not.
+// Counters that should stand still, and what it means that one does not; and those of REFUSALS that tell somebody something.
+const TURNED_AWAY = {
+  engine_requests_refused_total: n => `${n} requests were refused: no engine had room`,
+  conductor_rejected_total: n => `${n} requests were rejected early: nobody could have met their times`};
 const FAILURES = {
   engine_wrong_bytes_total: n => `${n} wrong bytes came from the store and were refused: check disks and memory of its nodes`,
   engine_load_failures_total: n => `${n} values were found in the store and did not come: their tokens are computed instead`,
   engine_store_failures_total: n => `${n} values were not taken by the store: later requests compute them again`,
   engine_dropped_stores_total: n => `${n} blocks were not stored, as too many waited: the store is slower than the engines`,
   engine_requests_failed_total: n => `${n} requests failed`,
-  engine_requests_refused_total: n => `${n} requests were refused: no engine had room`,
-  conductor_rejected_total: n => `${n} requests were rejected early: nobody could have met their times`,
   conductor_instances_expired_total: n => `${n} engines have stopped reporting: they get no more requests`,
   conductor_requests_forgotten_total: n => `${n} requests were never reported as ended`,
   directory_died_total: n => `${n} nodes have lost their lease: their blocks are not found until they are back`,
@@ -142,7 +159,7 @@ function failures(sample, counters, before) {
       events.push({at_ms: sample.at_ms, level: 'error', where: process.where, text: `does not answer: ${process.why}`});
     if (!rows || !old) continue;
     for (const [key, row] of rows) {
-      const words = FAILURES[row.name], more = row.value - (old.get(key)?.value ?? 0);
+      const words = FAILURES[row.name] ?? TURNED_AWAY[row.name], more = row.value - (old.get(key)?.value ?? 0);
       if (words && more > 0) events.push({at_ms: sample.at_ms, level: row.name.includes('wrong_bytes') ? 'error' : 'warn',
         where: process.where, text: words(count(more), row)});
     }
@@ -179,6 +196,7 @@ function links(counters, before) {
 
 const percent = n => `${n < 10 ? n.toFixed(1) : Math.round(n)} %`;
 const millis = n => n < 10 ? `${n.toFixed(1)} ms` : n < 1e4 ? `${Math.round(n)} ms` : `${(n / 1e3).toFixed(1)} s`;
+const perSecond = n => `${n < 10 ? n.toFixed(1) : count(n)}/s`;
 const clock = at => new Date(at).toLocaleTimeString('en-GB');
 
 function roles(series) {
@@ -247,24 +265,58 @@ function line(points, field, name) {
   return row;
 }
 
-function lines(id, field, {stacked = false, unit, words, max}) {
-  const from = (state.last?.at_ms ?? 0) - state.minutes * 60e3;
-  const points = state.points.filter(point => point.at >= from);
+const shownFrom = () => (state.last?.at_ms ?? 0) - state.minutes * 60e3;
+const shown = () => state.points.filter(point => point.at >= shownFrom());
+const dataset = (name, i, data) => ({label: name, data, borderColor: hue(name, i), backgroundColor: hue(name, i)});
+
+// Below it: the latest of each; or, of rates that are `counted`, how many there were in the time shown.
+function caption(points, field, names, {words, counted}) {
+  const latest = points.findLast(point => point[field])?.[field];
+  const sum = name => points.reduce((all, point) => all + (point[field]?.[name] ?? 0) * point.seconds, 0);
+  if (!latest || !names.length) return counted ? 'None in the time shown.' : 'Nothing yet.';
+  return counted ? names.map(name => `${name} × ${count(sum(name))}`).join(' · ')
+    : names.filter(name => latest[name] != null).map(name => `${name} ${words(latest[name])}`).join(' · ');
+}
+
+function lines(id, field, {stacked = false, counted = false, unit, words, max}) {
+  const from = shownFrom(), points = shown();
   const names = [...new Set(points.flatMap(point => Object.keys(point[field] ?? {})))];
   const plot = chart(id, 'line', {plugins: lineTips(words), scales: {x: timeAxis(),
     y: {stacked, min: 0, max, title: {display: true, text: unit}, ticks: {maxTicksLimit: 6}}}});
-  const latest = points.findLast(point => point[field])?.[field];
   if (plot) {
     plot.options.scales.x.min = Math.max(from, state.points[0]?.at ?? from);
     plot.options.scales.x.max = state.last?.at_ms;
-    plot.data.datasets = names.map((name, i) => ({label: name, data: line(points, field, name), borderColor: hue(name, i),
+    plot.data.datasets = names.map((name, i) => ({...dataset(name, i, line(points, field, name)),
       backgroundColor: hue(name, i) + (stacked ? 'b0' : ''), fill: stacked ? (i ? '-1' : 'origin') : false,
       borderWidth: stacked ? 1 : 2, pointRadius: 0, pointHitRadius: 6, spanGaps: false}));
     plot.update();
   }
-  $(id).querySelector('figcaption').textContent = latest && names.length
-    ? names.filter(name => latest[name] != null).map(name => `${name} ${words(latest[name])}`).join(' · ')
-    : 'Nothing yet.';
+  $(id).querySelector('figcaption').textContent = caption(points, field, names, {words, counted});
+}
+
+// How long what was moved was under way from its decision, in the time shown: how many arrivals of each tier in each bucket.
+function arrivals() {
+  const tiers = new Map(), edges = new Set();
+  for (const [key, n] of shown().flatMap(point => point.arrived)) {
+    const [tier, edge] = key.split(' '), buckets = tiers.get(tier) ?? new Map();
+    tiers.set(tier, buckets.set(edge, (buckets.get(edge) ?? 0) + n));
+    edges.add(edge);
+  }
+  const order = [...edges].sort((a, b) => (a === '+Inf' ? Infinity : +a) - (b === '+Inf' ? Infinity : +b));
+  const rows = [...tiers].map(([tier, buckets]) => {
+    const below = order.map(edge => buckets.get(edge) ?? 0); // An edge that it lacks is below its first.
+    return [TIERS[tier] ?? tier, below.map((n, i) => n - (i ? below[i - 1] : 0)), quantiles(buckets, [.5, .99]), below.at(-1)];
+  }).filter(([, , , total]) => total > 0);
+  const plot = chart('arrivals', 'bar', {scales: {x: {type: 'category', stacked: true, grid: {display: false}},
+    y: {stacked: true, min: 0, title: {display: true, text: 'instructions'}, ticks: {maxTicksLimit: 6, precision: 0}}}});
+  if (plot) {
+    plot.data.labels = order.map(edge => edge === '+Inf' ? 'longer' : millis(edge * 1e3));
+    plot.data.datasets = rows.map(([name, bars], i) => dataset(name, i, bars.map((y, x) => ({x, y}))));
+    plot.update();
+  }
+  $('arrivals').querySelector('figcaption').textContent = rows.length
+    ? rows.map(([name, , [p50, p99], total]) => `${name}: ${count(total)}, P50 ${millis(p50 * 1e3)}, P99 ${millis(p99 * 1e3)}`).join(' · ')
+    : 'None in the time shown.';
 }
 
 // ---- instructions ----
@@ -273,8 +325,7 @@ const OUTCOMES = {in_time: '#16a34a', joined: '#0d9488', already_there: '#3b82f6
   source_gone: '#dc2626', expired: '#a855f7', cancelled: DIM, evicted_unused: DIM};
 
 function timeline() {
-  const from = (state.last?.at_ms ?? 0) - state.minutes * 60e3;
-  const rows = state.instructions.filter(row => row.ended_ms >= from).slice(-60);
+  const rows = state.instructions.filter(row => row.ended_ms >= shownFrom()).slice(-60);
   const plot = rows.length || charts.has('timeline') ? chart('timeline', 'bar', {indexAxis: 'y',
     plugins: {legend: {display: false}, tooltip: {callbacks: {title: items => items[0]?.raw.row.title ?? '',
       label: item => item.raw.row.label}}},
@@ -394,6 +445,9 @@ function draw() {
     lines('ttft', 'ttft', {unit: 'ms', words: millis});
     lines('flow', 'flow', {unit: 'MB/s', words: n => `${n < 10 ? n.toFixed(1) : Math.round(n)} MB/s`});
     lines('work', 'work', {unit: 'requests', words: n => Number.isInteger(n) ? count(n) : n.toFixed(1)});
+    lines('refused', 'refused', {stacked: true, counted: true, unit: 'per second', words: perSecond});
+    lines('failed', 'failed', {stacked: true, counted: true, unit: 'per second', words: perSecond});
+    arrivals();
     timeline();
     eventList();
   });
