@@ -564,6 +564,7 @@ make_tables(struct yb_directory *directory)
         status == YB_OK ? yb_ghosts_create(YB_DIRECTORY_DECLINED, &directory->declined) : status;
     status = status == YB_OK ? yb_hidden_create(seed, &directory->hidden) : status;
     status = status == YB_OK ? yb_told_create(YB_DIRECTORY_TOLD, &directory->told) : status;
+    status = status == YB_OK ? yb_trims_create(YB_DIRECTORY_TRIMS, &directory->trims) : status;
     directory->list = malloc(YB_DIRECTORY_BODY_BYTES);
     directory->body = malloc(YB_DIRECTORY_BODY_BYTES);
     if (status == YB_OK && (directory->list == NULL || directory->body == NULL)) {
@@ -681,6 +682,7 @@ free_all(struct yb_directory *directory)
         yb_hidden_destroy(&directory->hidden);
     }
     yb_told_destroy(&directory->told);
+    yb_trims_destroy(&directory->trims);
     if (directory->file != NULL) {
         yb_cluster_file_close(&directory->file);
     }

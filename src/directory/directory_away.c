@@ -59,7 +59,8 @@ yb_directory_unconfirmed(struct yb_directory *directory, uint16_t slot)
         const struct yb_directory_order *order =
             &port->orders[(port->order_first + i) & (port->order_room - 1)];
 
-        if (order->kind != YB_DIRECTORY_FLUSH) {
+        /* What was trimmed is not over: others have it. */
+        if (order->kind != YB_DIRECTORY_FLUSH && order->kind != YB_DIRECTORY_DROP_TRIMMED) {
             yb_directory_ended(directory, order->tenant, order->hash, order->number);
         }
     }

@@ -26,6 +26,7 @@
 #include "directory/members.h"
 #include "directory/tenants.h"
 #include "directory/told.h"
+#include "directory/trims.h"
 #include "directory/wire/directory_wire.h"
 #include "directory/writes.h"
 #include "net/helper.h"
@@ -44,6 +45,7 @@
 #define YB_DIRECTORY_COPY_ITEMS  16u    /* Blocks in one order to copy. */
 #define YB_DIRECTORY_GHOSTS      65536u
 #define YB_DIRECTORY_TOLD        32768u /* As many holds as a node remembers. */
+#define YB_DIRECTORY_TRIMS       16384u /* That nodes have not answered; a power of two. */
 #define YB_DIRECTORY_DECLINED    16384u /* Blocks that reuse gates declined. */
 
 /* How long a granted write is remembered: longer than any put takes. */
@@ -55,10 +57,10 @@ struct yb_directory_settle;
 
 /* The first four are reasons of a drop, as on the wire. */
 enum yb_directory_order_kind {
-    YB_DIRECTORY_DROP_REMOVED = 0,
-    YB_DIRECTORY_DROP_REPLACED = 1,
-    YB_DIRECTORY_DROP_LOST = 2,
-    YB_DIRECTORY_DROP_TRIMMED = 3,
+    YB_DIRECTORY_DROP_REMOVED = YB_WIRE_DROP_REASON_REMOVED,
+    YB_DIRECTORY_DROP_REPLACED = YB_WIRE_DROP_REASON_REPLACED,
+    YB_DIRECTORY_DROP_LOST = YB_WIRE_DROP_REASON_LOST,
+    YB_DIRECTORY_DROP_TRIMMED = YB_WIRE_DROP_REASON_TRIMMED,
     YB_DIRECTORY_FLUSH = 4,
 };
 
@@ -226,6 +228,7 @@ struct yb_directory {
     struct yb_ghosts *declined;
     struct yb_hidden *hidden;
     struct yb_told *told;
+    struct yb_trims *trims;
     uint32_t hold_lives; /* Numbers given to ports. */
     struct yb_directory_port *ports[YB_MEMBERS_SLOTS_MAX + 1];
 

@@ -428,8 +428,13 @@ static void
 confirm(struct yb_directory_port *port, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        count_pending(port->directory,
-                      &port->orders[(port->order_first + i) & (port->order_room - 1)], -1);
+        const struct yb_directory_order *order =
+            &port->orders[(port->order_first + i) & (port->order_room - 1)];
+
+        count_pending(port->directory, order, -1);
+        if (order->kind == YB_DIRECTORY_DROP_TRIMMED) {
+            yb_trims_confirm(port->directory->trims, port->slot, order->number);
+        }
     }
     port->order_first = (port->order_first + count) & (port->order_room - 1);
     port->order_count -= count;
@@ -707,6 +712,20 @@ connect_port(struct yb_directory_port *port, const struct yb_members_facts *fact
     return yb_peer_create(port->directory->net, &addresses, facts->identity, &port->peer);
 }
 
+/* A new stream begins: only what is not confirmed yet is to be heard in it. */
+static void
+remember_trims(struct yb_directory_port *port)
+{
+    yb_trims_forget(port->directory->trims, port->slot);
+    for (uint32_t i = 0; i < port->order_count; i++) {
+        const struct yb_directory_order *order =
+            &port->orders[(port->order_first + i) & (port->order_room - 1)];
+
+        YB_ASSERT(order->kind != YB_DIRECTORY_DROP_TRIMMED ||
+                  yb_trims_note(port->directory->trims, port->slot, order->number) == YB_OK);
+    }
+}
+
 enum yb_status
 yb_directory_port_open(struct yb_directory *directory, const struct yb_members_slot *slot,
                        bool continues)
@@ -726,6 +745,7 @@ yb_directory_port_open(struct yb_directory *directory, const struct yb_members_s
         port->overflowed = false;
     }
     untell(port);
+    remember_trims(port);
     port->expected = 1;
     port->inventory = false;
     moved = strcmp(port->address, slot->facts.address) != 0 ||
@@ -748,6 +768,7 @@ port_clear(struct yb_directory_port *port)
                       &port->orders[(port->order_first + i) & (port->order_room - 1)], -1);
     }
     port->directory->ports_overflowed -= port->open && port->overflowed ? 1 : 0;
+    yb_trims_forget(port->directory->trims, port->slot);
     port->open = false;
     port->order_first = 0;
     port->order_count = 0;

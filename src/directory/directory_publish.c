@@ -398,9 +398,30 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
 static bool
 has_to_wait(const struct yb_directory *directory, const struct yb_wire_publish_item *item)
 {
-    bool is_new = item->mode != YB_WIRE_MODE_INVENTORY && item->mode != YB_WIRE_MODE_WITHDRAW;
+    bool is_new = is_put(item) || item->mode == YB_WIRE_MODE_ADD_REPLICA;
 
     return directory->rebuilding && is_new && !(directory->all_named && item->told != 0);
+}
+
+/* Whether an item is about a replica that was trimmed: it is answered. What the node has said
+ * before it heard of that does not count (RULES B4). */
+static bool
+is_over(struct stream *stream, uint32_t place, const struct yb_wire_publish_item *item)
+{
+    struct yb_trims *trims = stream->directory->trims;
+    bool names = item->mode == YB_WIRE_MODE_ADD_REPLICA || item->mode == YB_WIRE_MODE_INVENTORY;
+
+    if (item->mode == YB_WIRE_MODE_TRIMMED) {
+        yb_trims_hear(trims, stream->slot->slot, item->grant);
+        answer(stream, place, YB_OK, item->grant, 0);
+        return true;
+    }
+    if (!names || !yb_trims_has(trims, stream->slot->slot, item->grant)) {
+        return false;
+    }
+    answer(stream, place, item->mode == YB_WIRE_MODE_ADD_REPLICA ? YB_REFUSED : YB_FENCED,
+           item->grant, 0);
+    return true;
 }
 
 static void
@@ -413,6 +434,9 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
 
     if (has_to_wait(directory, item)) {
         answer(stream, place, YB_AGAIN, 0, 0);
+        return;
+    }
+    if (is_over(stream, place, item)) {
         return;
     }
     yb_members_decided(stream->slot, item->told);
@@ -466,7 +490,7 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     bool known = is_put(item) && yb_writes_find(directory->writes, &name, stream->now_ns, &found) &&
                  found.grant != 0;
 
-    if (item->mode == YB_WIRE_MODE_WITHDRAW) {
+    if (item->mode == YB_WIRE_MODE_WITHDRAW || item->mode == YB_WIRE_MODE_TRIMMED) {
         answer(stream, place, YB_OK, item->grant, 0);
     } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
         answer(stream, place, held == item->grant ? YB_OK : YB_FENCED, held, 0);

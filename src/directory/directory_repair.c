@@ -68,6 +68,9 @@ place_on(struct yb_directory *directory, const struct yb_members_slot *slot,
     if (slot->state != YB_WIRE_SLOT_STATE_SERVING || free_bytes(directory, slot) < size) {
         return NO_PLACE; /* C7: draining slots are no targets. */
     }
+    if (yb_trims_has(directory->trims, slot->slot, block->grant)) {
+        return NO_PLACE; /* B4: the drop is under way, and names the same grant. */
+    }
     for (uint32_t i = 0; i < block->count; i++) {
         const struct yb_members_slot *other =
             yb_members_at(directory->members, block->replicas[i].slot);
@@ -464,7 +467,8 @@ yb_directory_sweep_fired(struct yb_timer *timer)
 
 /* ---- draining -------------------------------------------------------------------------------- */
 
-/* Take a replica away: the record first, then the node. */
+/* Take a replica away: the record first, then the node. Unless too many nodes have still to hear of
+ * trims: then the next walk does it. */
 static void
 trim(struct yb_directory *directory, const struct yb_index_entry *entry, uint16_t slot)
 {
@@ -492,6 +496,9 @@ trim(struct yb_directory *directory, const struct yb_index_entry *entry, uint16_
     struct yb_index_result result;
     bool trimmed = false;
 
+    if (yb_trims_note(directory->trims, slot, op.grant) != YB_OK) {
+        return;
+    }
     for (uint32_t i = 0; i < entry->answer.count; i++) {
         if (entry->answer.replicas[i].slot != slot) {
             continue;
@@ -504,10 +511,9 @@ trim(struct yb_directory *directory, const struct yb_index_entry *entry, uint16_
             trimmed = true;
         }
     }
-    if (trimmed) { /* One order is for all its tiers. */
-        (void)yb_directory_order(directory, slot, &order);
-        yb_directory_sole(directory, entry->tenant, entry->hash, op.grant);
-    }
+    YB_ASSERT(trimmed);
+    (void)yb_directory_order(directory, slot, &order); /* One order is for all its tiers. */
+    yb_directory_sole(directory, entry->tenant, entry->hash, op.grant);
 }
 
 /* Decide about one block of a slot that drains. */

@@ -20,6 +20,28 @@ meant_for_us(const struct yb_node *node, uint64_t epoch, uint64_t incarnation)
     return YB_OK;
 }
 
+/* Say that a trim was heard of, behind all that was said of these blocks before: the directory
+ * believes none of that any more (RULES B4). It names grants alone, so it is in any tenant's
+ * message. */
+static void
+say_trimmed(struct yb_node *node, const struct yb_wire_drops *body)
+{
+    uint32_t tenant = yb_node_tenant(node, "default");
+
+    for (uint32_t i = 0; i < body->items.count; i++) {
+        struct yb_publisher_item item = {
+            .wire = {.mode = YB_WIRE_MODE_TRIMMED, .tier = YB_WIRE_TIER_DRAM},
+            .tenant = tenant != UINT32_MAX ? (uint16_t)tenant : 0,
+        };
+        struct yb_wire_grant_name name;
+
+        yb_wire_grant_name_at(&body->items, i, &name);
+        item.wire.hash = name.hash;
+        item.wire.grant = name.grant;
+        YB_ASSERT(yb_publisher_push(node->publisher, &item) == YB_OK);
+    }
+}
+
 void
 yb_node_drop_handle(void *service, struct yb_request *request)
 {
@@ -29,6 +51,10 @@ yb_node_drop_handle(void *service, struct yb_request *request)
 
     if (status == YB_OK) {
         status = meant_for_us(node, body.epoch, body.incarnation);
+    }
+    if (status == YB_OK && body.reason == YB_WIRE_DROP_REASON_TRIMMED &&
+        (!node->registered || yb_publisher_room(node->publisher) < body.items.count)) {
+        status = YB_AGAIN; /* It could not be said; it is ordered again. */
     }
     for (uint32_t i = 0; status == YB_OK && i < body.items.count; i++) {
         struct yb_wire_grant_name item;
@@ -43,6 +69,9 @@ yb_node_drop_handle(void *service, struct yb_request *request)
         /* Its grant may still be on its way to us, and must not make it readable any more. */
         yb_block_note_drop(node->blocks, item.hash, item.grant);
         yb_node_below_drop(node, item.hash, item.grant);
+    }
+    if (status == YB_OK && body.reason == YB_WIRE_DROP_REASON_TRIMMED) {
+        say_trimmed(node, &body);
     }
     if (status == YB_OK && yb_node_below_reply_drop(node, request)) {
         return; /* Answered when it is durable in every tier. */

@@ -838,6 +838,46 @@ test_tiers__a_block_below_is_served_only_while_it_is_claimed(void **state)
     store_steps_end(world);
 }
 
+/* One of two copies is trimmed, and its node, which has not heard of that yet, says that its disk
+ * has the block now. Then the other copy is to go, and there is none but it. */
+static void
+test_tiers__a_copy_that_was_trimmed_is_not_taken_for_one_that_stays(void **state)
+{
+    struct store_world *world = store_steps_begin(&(struct store_options){
+        .seed = unit_seed("trimmed"), .nodes = 2, .clients = 1, .tiers = 1});
+
+    (void)state;
+    DO(world, {STEP_DISK, .node = 2, .value = 1}, {STEP_PUT, .key = 1, .value = 77, .replicas = 2},
+       {STEP_WAIT, .ms = 50}, {STEP_MUTE, .node = 2}, {STEP_DRAIN, .node = 2},
+       {STEP_WAIT, .ms = 80});
+    store_drain(world, 1, false);
+    DO(world, {STEP_DISK, .node = 2}, {STEP_WAIT, .ms = 40}, {STEP_HOLDS, .node = 2, .value = 1},
+       {STEP_HEAR, .node = 2}, {STEP_WAIT, .ms = 1000}, {STEP_DRAIN, .node = 1},
+       {STEP_WAIT, .ms = 3000}, {STEP_HOLDS, .node = 1, .value = 0},
+       {STEP_GET, .key = 1, .value = 77});
+    store_drain(world, 0, false); /* That trim was heard of: it can come back here. */
+    DO(world, {STEP_DRAIN, .node = 2}, {STEP_WAIT, .ms = 3000}, {STEP_HOLDS, .node = 2, .value = 0},
+       {STEP_GET, .key = 1, .value = 77});
+    store_steps_end(world);
+}
+
+/* Its node dies before it hears of the trim. The other one comes back with what it keeps: that was
+ * not ended. */
+static void
+test_tiers__a_trim_that_was_not_confirmed_ends_no_other_copy(void **state)
+{
+    struct store_world *world = store_steps_begin(&(struct store_options){
+        .seed = unit_seed("trimmed"), .nodes = 2, .clients = 1, .tiers = 1});
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77, .replicas = 2}, {STEP_WAIT, .ms = 300},
+       {STEP_MUTE, .node = 2}, {STEP_DRAIN, .node = 2}, {STEP_WAIT, .ms = 100},
+       {STEP_CRASH, .node = 2, .silent = true}, {STEP_WAIT, .ms = 3 * LEASE_MS},
+       {STEP_CRASH, .node = 1}, {.kind = STEP_HEAL}, {STEP_START, .node = 1},
+       {STEP_WAIT, .ms = 3 * LEASE_MS}, {STEP_GET, .key = 1, .value = 77});
+    store_steps_end(world);
+}
+
 /* A node that drains gives away what only its disk has. */
 static void
 test_tiers__draining_moves_what_lies_below(void **state)
@@ -928,6 +968,8 @@ main(void)
         cmocka_unit_test(test_tiers__a_spoilt_block_is_gone_and_can_be_put_again),
         cmocka_unit_test(test_tiers__a_block_below_is_served_only_while_it_is_claimed),
         cmocka_unit_test(test_tiers__draining_moves_what_lies_below),
+        cmocka_unit_test(test_tiers__a_copy_that_was_trimmed_is_not_taken_for_one_that_stays),
+        cmocka_unit_test(test_tiers__a_trim_that_was_not_confirmed_ends_no_other_copy),
         cmocka_unit_test(
             test_tiers__where_a_directory_names_no_more_it_names_nothing_that_is_not_there),
     };

@@ -209,6 +209,67 @@ test_directory_more__a_drain_copies_then_trims(void **state)
     assert_false(yb_members_at(stage->directory->members, node->slot)->drained);
 }
 
+/* Say by hand that a block is in a tier of a node. */
+static enum yb_status
+name_tier(struct stage_actor *node, uint8_t mode, struct yb_id hash, uint64_t grant)
+{
+    struct yb_wire_publish_item item = stage_item(mode, hash, grant, 0);
+    struct yb_wire_grant_answer answer;
+
+    item.tier = mode == YB_WIRE_MODE_TRIMMED ? YB_WIRE_TIER_DRAM : YB_WIRE_TIER_SSD;
+    assert_int_equal(stage_publish(node, &item, &answer), YB_OK);
+    return (enum yb_status)answer.status;
+}
+
+/* RULES B4: what a node says of a block before it hears that it was trimmed is no copy to count on,
+ * however late that comes. */
+static void
+test_directory_more__what_was_trimmed_is_not_believed_before_the_node_was_heard(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct stage_actor *node = &stage->nodes[0];
+    struct yb_id hash = stage_hash(1);
+    uint64_t grant = stage_put(node, hash, 7, 1);
+
+    node->manner = STAGE_HOLDS;
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, false);
+    STAGE_AWAIT(stage, stage->nodes[1].order_count == 1);
+    obey_copies(&stage->nodes[1], 0);
+    STAGE_AWAIT(stage, node->order_count == 1); /* The drop. */
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_ADD_REPLICA, hash, grant), YB_REFUSED);
+    assert_int_equal(stage_lookup(&stage->client, hash).count, 1);
+    stage_release(node, YB_OK);
+    stage_pass_ms(stage, STAGE_LEASE_MS / 4);
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_ADD_REPLICA, hash, grant), YB_REFUSED);
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_INVENTORY, hash, grant), YB_FENCED);
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_TRIMMED, hash, grant), YB_OK);
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_ADD_REPLICA, hash, grant), YB_OK); /* Another. */
+    assert_int_equal(stage_lookup(&stage->client, hash).count, 2);
+}
+
+/* Until then it gets no copy of it either. */
+static void
+test_directory_more__where_a_block_was_trimmed_it_is_not_copied_to_meanwhile(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    struct stage_actor *node = &stage->nodes[0];
+    struct stage_actor *other = &stage->nodes[1];
+    struct yb_id hash = stage_hash(1);
+    uint64_t grant = stage_put(node, hash, 7, 1);
+
+    set_state(stage, node, YB_WIRE_SLOT_STATE_DRAINING, false);
+    STAGE_AWAIT(stage, other->order_count == 1);
+    obey_copies(other, 0);
+    STAGE_AWAIT(stage, node->order_count == 1);
+    set_state(stage, node, YB_WIRE_SLOT_STATE_SERVING, false);
+    set_state(stage, other, YB_WIRE_SLOT_STATE_DRAINING, false);
+    stage_pass_ms(stage, STAGE_LEASE_MS * 3);
+    assert_int_equal(stage_count_orders(node, YB_WIRE_NODE_TYPE_COPY, hash, grant), 0);
+    assert_int_equal(stage_lookup(&stage->client, hash).slot0, other->slot);
+    assert_int_equal(name_tier(node, YB_WIRE_MODE_TRIMMED, hash, grant), YB_OK);
+    STAGE_AWAIT(stage, stage_count_orders(node, YB_WIRE_NODE_TYPE_COPY, hash, grant) == 1);
+}
+
 static void
 test_directory_more__a_last_copy_that_fits_nowhere_stays_unless_forced(void **state)
 {
@@ -644,6 +705,8 @@ main(void)
         TEST(a_put_with_fewer_copies_than_wanted_is_repaired_later),
         TEST(a_node_without_room_gets_no_copy),
         TEST(a_drain_copies_then_trims),
+        TEST(what_was_trimmed_is_not_believed_before_the_node_was_heard),
+        TEST(where_a_block_was_trimmed_it_is_not_copied_to_meanwhile),
         TEST(a_last_copy_that_fits_nowhere_stays_unless_forced),
         TEST(a_drain_survives_the_directory),
         TEST(events_are_numbered_and_waited_for),

@@ -78,6 +78,7 @@ yb_wire_mode_name(uint32_t value)
     case YB_WIRE_MODE_ADD_REPLICA: return "add_replica";
     case YB_WIRE_MODE_WITHDRAW: return "withdraw";
     case YB_WIRE_MODE_INVENTORY: return "inventory";
+    case YB_WIRE_MODE_TRIMMED: return "trimmed";
     default: return "unknown";
     }
 }
@@ -91,6 +92,7 @@ mode_known(uint32_t value)
     case YB_WIRE_MODE_ADD_REPLICA:
     case YB_WIRE_MODE_WITHDRAW:
     case YB_WIRE_MODE_INVENTORY:
+    case YB_WIRE_MODE_TRIMMED:
         return true;
     default: return false;
     }

@@ -59,6 +59,7 @@ enum yb_wire_mode {
     YB_WIRE_MODE_ADD_REPLICA = 3, /* A copy of the block with this grant; never creates. */
     YB_WIRE_MODE_WITHDRAW = 4, /* The node has dropped its copy with this grant. */
     YB_WIRE_MODE_INVENTORY = 5, /* The node holds this grant, from before. */
+    YB_WIRE_MODE_TRIMMED = 6, /* The node has dropped this grant, as a trim told it: what it has said of it before is over. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */

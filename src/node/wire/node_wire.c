@@ -51,6 +51,31 @@ _Static_assert(4 + 4 == YB_WIRE_BLOCK_INFOS_BYTES, "no gap in block_infos");
 _Static_assert(4 + 4 == YB_WIRE_GONE_BYTES, "no gap in gone");
 
 const char *
+yb_wire_drop_reason_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_DROP_REASON_REMOVED: return "removed";
+    case YB_WIRE_DROP_REASON_REPLACED: return "replaced";
+    case YB_WIRE_DROP_REASON_LOST: return "lost";
+    case YB_WIRE_DROP_REASON_TRIMMED: return "trimmed";
+    default: return "unknown";
+    }
+}
+
+static bool
+drop_reason_known(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_DROP_REASON_REMOVED:
+    case YB_WIRE_DROP_REASON_REPLACED:
+    case YB_WIRE_DROP_REASON_LOST:
+    case YB_WIRE_DROP_REASON_TRIMMED:
+        return true;
+    default: return false;
+    }
+}
+
+const char *
 yb_wire_node_type_name(uint32_t value)
 {
     switch (value) {
@@ -1766,8 +1791,8 @@ drops_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 static bool
 drops_check(const struct yb_wire_drops *value, struct yb_wire_error *error)
 {
-    if (value->reason > 3) {
-        return yb_wire_bad(error, "drops", "reason", "above its maximum", (uint64_t)value->reason);
+    if (!drop_reason_known(value->reason)) {
+        return yb_wire_bad(error, "drops", "reason", "not a value of its table", (uint64_t)value->reason);
     }
     if (value->items.count > 4096) {
         return yb_wire_bad(error, "drops", "items", "longer than its maximum", (uint64_t)value->items.count);

@@ -23,6 +23,17 @@
 /* `grant` of a get that takes any. */
 #define YB_WIRE_NO_GRANT 0x0u
 
+/* Why a block is dropped. */
+enum yb_wire_drop_reason {
+    YB_WIRE_DROP_REASON_REMOVED = 0, /* It was removed. */
+    YB_WIRE_DROP_REASON_REPLACED = 1, /* Another version took its place. */
+    YB_WIRE_DROP_REASON_LOST = 2, /* Another copy won against it. */
+    YB_WIRE_DROP_REASON_TRIMMED = 3, /* One copy too many: the block goes on elsewhere. Answered by a publication of mode `trimmed`, too. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_drop_reason_name(uint32_t value);
+
 /* Frame types of a node. */
 enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_PUT = 96, /* A mutation. Body: `put`; data: the values, one behind the other. Reply: `put_answers`, once every block was granted or refused. */
@@ -1393,8 +1404,7 @@ enum {
 struct yb_wire_drops {
     uint64_t epoch; /* Of the directory: a lower one than the node follows is refused. */
     uint64_t incarnation; /* Of the node that is meant. */
-    /* 0: removed; 1: replaced; 2: lost against another copy; 3: one copy too many. */
-    uint8_t reason;
+    uint8_t reason; /* Why. */
     struct yb_wire_grant_name_list items; /* Which. */
 };
 
