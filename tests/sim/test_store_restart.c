@@ -97,6 +97,22 @@ test_restart__what_others_were_told_of_before_its_grant_was_heard_is_not_absent(
          {STEP_GET, .client = 2, .key = 1, .value = 77});
 }
 
+/* Of several replicas one may have been granted, removed and forgotten while another waits: nobody
+ * can tell that from what has been seen and never ended. Such a put is in doubt, and the key is
+ * free; it is never back. */
+static void
+test_restart__of_several_replicas_what_was_only_seen_is_in_doubt_and_never_back(void **state)
+{
+    PLAY(2, 3, {STEP_MUTE, .node = 1}, {STEP_MUTE, .node = 2},
+         {STEP_PUT, .key = 1, .value = 77, .replicas = 2, .as = 1, .deadline_ms = 20000},
+         {STEP_WAIT, .ms = 50}, {STEP_EXIST, .client = 1, .key = 1}, {STEP_OPEN, .as = 1},
+         {STEP_CRASH, .silent = true}, {.kind = STEP_START}, {.kind = STEP_HEAL},
+         {.kind = STEP_READY}, {STEP_ENDED, .as = 1, .wanted = YB_IN_DOUBT},
+         {STEP_EXIST, .client = 1, .key = 1, .wanted = YB_NOT_FOUND},
+         {STEP_PUT, .client = 2, .key = 1, .value = 78, .node = 2}, {STEP_WAIT, .ms = 500},
+         {STEP_GET, .client = 1, .key = 1, .value = 78});
+}
+
 int
 main(void)
 {
@@ -108,6 +124,8 @@ main(void)
         cmocka_unit_test(test_restart__who_died_before_its_grant_came_asks_for_no_other),
         cmocka_unit_test(
             test_restart__what_others_were_told_of_before_its_grant_was_heard_is_not_absent),
+        cmocka_unit_test(
+            test_restart__of_several_replicas_what_was_only_seen_is_in_doubt_and_never_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
