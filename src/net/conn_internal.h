@@ -187,6 +187,8 @@ struct yb_net {
     uint64_t bodies_bytes; /* Of all body buffers; limits.bodies_bytes_max bounds it. */
     uint64_t generation;   /* Of the last connection that was made from here. */
     uint64_t operation;    /* Of the last mutation that was numbered here. */
+    uint32_t lane_count;   /* Of the connections, those that are lanes of peers. */
+    uint64_t lane_turn_ns; /* No unused lane closes before that; peer.c. */
     struct yb_foreign foreign;
     struct yb_links links;
     struct yb_chunk *chunks;

@@ -17,6 +17,7 @@
 #define RETRY_MIN_NS   YB_NS_PER_MS
 #define RETRY_MAX_NS   (64 * YB_NS_PER_MS)
 #define LANE_IDLE_NS   (60 * YB_NS_PER_S)
+#define LANE_TURNS_NS  (20 * YB_NS_PER_S) /* A turn for each lane: no second has a tenth of them. */
 
 /* A connection that lived this long shows that its peer is well: the delays start anew. */
 #define WELL_NS YB_NS_PER_S
@@ -40,6 +41,7 @@ struct lane {
     uint64_t used_ns;       /* 0: never. */
     enum yb_status failure; /* Why the last attempt failed; OK: it did not. */
     bool stillborn;         /* BACKOFF: it failed at once, and nobody was told yet. */
+    bool leaving;           /* OPEN: was found unused; the timer waits for its turn to close. */
     struct yb_timer timer;  /* BACKOFF: try again. OPEN: close if unused. */
 };
 
@@ -531,6 +533,7 @@ lane_connect(struct lane *lane)
     status = yb_conn_connect(peer->net, &target, &conn_events, lane, &lane->conn);
     if (status == YB_OK) {
         peer->conn_count++;
+        peer->net->lane_count++;
         return;
     }
     /* Not now: a call that is being submitted must not end inside its submit. */
@@ -541,11 +544,48 @@ lane_connect(struct lane *lane)
     arm_after(lane, 0);
 }
 
+/* Whatever lies unused since the same moment closes one after the other: others may be about to
+ * use it again, and would find all gone; and a port that is closed is not free for a while. */
+static uint64_t
+take_turn(struct yb_net *net, uint64_t now_ns)
+{
+    uint64_t turn_ns = net->lane_turn_ns > now_ns ? net->lane_turn_ns : now_ns;
+
+    YB_ASSERT(net->lane_count > 0);
+    net->lane_turn_ns = turn_ns + LANE_TURNS_NS / net->lane_count;
+    return turn_ns;
+}
+
+/* Close an open lane if nobody uses it and it is its turn; else look again later. */
+static void
+close_unused(struct lane *lane)
+{
+    uint64_t now_ns = now_of(lane->peer);
+    uint64_t turn_ns = now_ns;
+    struct yb_conn *conn = lane->conn;
+
+    if (lane->waiting > 0 || lane->flying > 0 || now_ns - lane->used_ns < LANE_IDLE_NS) {
+        lane->leaving = false;
+        arm_after(lane, jitter(lane->peer, LANE_IDLE_NS));
+        return;
+    }
+    if (!lane->leaving) {
+        turn_ns = take_turn(lane->peer->net, now_ns);
+    }
+    lane->leaving = turn_ns > now_ns;
+    if (lane->leaving) {
+        yb_loop_arm(lane->peer->net->options.loop, &lane->timer, turn_ns);
+        return;
+    }
+    lane->conn = NULL;
+    lane->state = LANE_IDLE;
+    yb_conn_drain(conn);
+}
+
 static void
 on_lane_timer(struct yb_timer *timer)
 {
     struct lane *lane = (struct lane *)((uint8_t *)timer - offsetof(struct lane, timer));
-    uint64_t now_ns = now_of(lane->peer);
 
     if (lane->state == LANE_BACKOFF) {
         struct yb_peer *peer = lane->peer;
@@ -563,18 +603,9 @@ on_lane_timer(struct yb_timer *timer)
         let_go(peer);
         return;
     }
-    if (lane->state != LANE_OPEN) {
-        return;
+    if (lane->state == LANE_OPEN) {
+        close_unused(lane);
     }
-    if (lane->waiting == 0 && lane->flying == 0 && now_ns - lane->used_ns >= LANE_IDLE_NS) {
-        struct yb_conn *conn = lane->conn;
-
-        lane->conn = NULL;
-        lane->state = LANE_IDLE;
-        yb_conn_drain(conn);
-        return;
-    }
-    arm_after(lane, jitter(lane->peer, LANE_IDLE_NS));
 }
 
 /* Who is meant and who answers are two: tell both, for one of them is in somebody's list. */
@@ -609,6 +640,7 @@ on_open(void *owner, struct yb_conn *conn)
     lane->failure = YB_OK;
     lane->opened_ns = now_of(peer);
     lane->used_ns = lane->opened_ns;
+    lane->leaving = false;
     arm_after(lane, jitter(peer, LANE_IDLE_NS));
     send_waiting(lane);
 }
@@ -670,6 +702,7 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
     } else if (lane->waiting > 0) {
         lane_need(lane);
     }
+    peer->net->lane_count--;
     let_go(peer); /* What the connection held. */
 }
 

@@ -5,7 +5,8 @@
  * A peer keeps at most one connection per lane: control and bulk of each class
  * apart, so that a byte of background data is never in front of a first token
  * (RULES E5). Lanes are connected when a call needs them, connected again when
- * they are lost, and closed when nobody has used them for a while.
+ * they are lost, and closed when nobody has used them for a while: one after the
+ * other, of all lanes of a net at most a tenth in any second (if there are ten).
  *
  *     a lane:   IDLE --call--> CONNECTING --> OPEN --lost--+
  *                ^                 |           |           |

@@ -8,6 +8,8 @@
 
 #define MIB (1024u * 1024u)
 
+enum { LANES = 6 }; /* Of the classes that a caller may use: control and bulk. */
+
 static uint32_t
 server_conns(const struct duo *duo)
 {
@@ -341,7 +343,6 @@ test_conn_time__an_idle_connection_holds_no_buffer(void **state)
 static void
 test_conn_time__a_peer_has_one_connection_per_lane_and_closes_what_is_unused(void **state)
 {
-    enum { LANES = 6 };
     struct caller callers[LANES * 3];
     struct duo duo;
 
@@ -368,6 +369,79 @@ test_conn_time__a_peer_has_one_connection_per_lane_and_closes_what_is_unused(voi
     duo_fini(&duo);
 }
 
+/* Ask for something on every lane of `count` peers. */
+static void
+use_lanes(struct duo *duo, struct yb_peer **peers, uint32_t count)
+{
+    for (uint32_t i = 0; i < count * LANES; i++) {
+        struct caller caller;
+
+        duo->peer = peers[i / LANES];
+        caller_init(&caller, duo, YB_WIRE_TYPE_ECHO);
+        caller.call.lane = (enum yb_wire_lane)(i % 2);
+        caller.call.class = (enum yb_class)(i / 2 % 3);
+        caller.call.fail_fast = true;
+        caller_run(&caller);
+        caller_expect(&caller, YB_OK);
+    }
+}
+
+/* Let `seconds` pass in which nothing is asked for. Returns how many connections are left. */
+static uint32_t
+leave_unused(struct duo *duo, uint32_t all, uint32_t seconds)
+{
+    uint32_t open = server_conns(duo);
+
+    assert_int_equal(open, all);
+    for (uint32_t second = 0; second < seconds; second++) {
+        uint32_t before = open;
+
+        duo_pass_ms(duo, 1000);
+        open = server_conns(duo);
+        assert_true(open <= before);
+        assert_true((before - open) * 10 <= all); /* S36 */
+        assert_true(second >= 45 || open == all); /* They have just been used. */
+    }
+    return open;
+}
+
+/* Also when they are used again while some wait for their turn to close. */
+static void
+test_conn_time__unused_connections_close_one_after_the_other_and_are_made_again(void **state)
+{
+    enum { PEERS = 2, ALL = PEERS * LANES, ROUNDS = 20 };
+    uint64_t random = unit_seed("unused");
+    struct yb_peer *peers[PEERS];
+    struct yb_peer *first;
+    struct duo duo;
+
+    (void)state;
+    duo_init(&duo, "sim");
+    duo_start(&duo);
+    first = duo.peer;
+    for (uint32_t i = 0; i < PEERS; i++) {
+        struct yb_address_list list = {.count = 1, .items = {duo.address}};
+
+        assert_int_equal(yb_peer_create(duo.nets[CLIENT], &list, (struct yb_id){{0}}, &peers[i]),
+                         YB_OK);
+        yb_peer_set_stripe(peers[i], i + 1);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        use_lanes(&duo, peers, PEERS);
+        if (round % 2 == 0) {
+            assert_int_equal(leave_unused(&duo, ALL, 200), 0);
+        } else {
+            (void)leave_unused(&duo, ALL, 60 + (uint32_t)(unit_random(&random) % 20));
+        }
+    }
+    assert_int_equal(duo_stat(&duo, CLIENT, YB_NET_STAT_RETRIES), 0);
+    for (uint32_t i = 0; i < PEERS; i++) {
+        yb_peer_destroy(&peers[i]);
+    }
+    duo.peer = first;
+    duo_fini(&duo);
+}
+
 int
 main(void)
 {
@@ -386,6 +460,8 @@ main(void)
         cmocka_unit_test(test_conn_time__an_idle_connection_holds_no_buffer),
         cmocka_unit_test(
             test_conn_time__a_peer_has_one_connection_per_lane_and_closes_what_is_unused),
+        cmocka_unit_test(
+            test_conn_time__unused_connections_close_one_after_the_other_and_are_made_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
