@@ -7,7 +7,7 @@
  * turns, one after the other, so that a time is a question's and not that of a queue.
  *
  * With --beside, also while a store's paths of data are kept busy (bench_load.h): rounds with and
- * without take turns, so that both saw the same machine.
+ * without take turns, so that both saw the same machine; and so do rounds in which nobody asks.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -20,6 +20,8 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_load.h"
+#include "cli/demo_process.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "conductor/service.h"
 #include "yuebing/client.h"
@@ -246,46 +248,98 @@ hash_us(struct bench *bench, uint32_t tokens)
     return yb_bench_median(bench->times_us, count);
 }
 
-/* Questions by names of blocks, quiet and beside the load, in turns: medians of each round's p50
- * and p99. */
+/* ---- beside a busy store --------------------------------------------------------------------- */
+
+/* Rounds take turns: nothing but questions; questions and load; load alone, for as long. */
+enum beside { QUIET, BUSY, ALONE, BESIDES };
+
+struct beside_round {
+    double us[2]; /* p50, p99. */
+    double gbps;  /* That the store moved. */
+    double cpu;   /* Share of the time in which the machine's processors had something to do. */
+};
+
+static bool
+run_beside(struct bench *bench, uint32_t tokens, enum beside kind, uint64_t *asked_ns,
+           struct beside_round *round_out)
+{
+    const struct yb_measure_machine machine = yb_measure_machine_now();
+    const uint64_t bytes = yb_bench_load_bytes(bench->load);
+    const uint64_t begun_ns = yb_measure_now_ns();
+    bool ok = true;
+
+    yb_bench_load_switch(bench->load, kind != QUIET);
+    if (kind == ALONE) {
+        yb_demo_pause(*asked_ns);
+    } else {
+        ok = measure(bench, tokens, FIGURE_HASHES, round_out->us);
+    }
+    *asked_ns = yb_measure_now_ns() - begun_ns;
+    round_out->cpu = yb_measure_machine_busy(&machine);
+    yb_bench_load_switch(bench->load, false); /* Waits for what is under way, which counts, too. */
+    round_out->gbps = (double)(yb_bench_load_bytes(bench->load) - bytes) /
+                      (double)(yb_measure_now_ns() - begun_ns);
+    return ok;
+}
+
+/* The median over the rounds of a kind of what is at `offset` in each. */
+static double
+beside_median(const struct beside_round rounds[BESIDE_ROUNDS], size_t offset)
+{
+    double values[BESIDE_ROUNDS];
+
+    for (uint32_t i = 0; i < BESIDE_ROUNDS; i++) {
+        memcpy(&values[i], (const uint8_t *)&rounds[i] + offset, sizeof(values[i]));
+    }
+    return yb_bench_median(values, BESIDE_ROUNDS);
+}
+
+/* Questions by names of blocks, quiet and beside the load: medians over the rounds. That the store
+ * was as busy as it can be shows by what it moves when nobody asks. */
 static bool
 measure_beside(struct bench *bench, uint32_t tokens, json_t *row)
 {
-    double figures[2][2][BESIDE_ROUNDS]; /* Quiet or not; p50, p99. */
-    double us[2][2];
+    struct beside_round rounds[BESIDES][BESIDE_ROUNDS];
+    double p50[2], p99[2];
+    double gbps[BESIDES];
+    double cpu;
+    uint64_t asked_ns = 0;
     uint64_t bytes = yb_bench_load_bytes(bench->load);
 
-    for (uint32_t i = 0; i < 2 * BESIDE_ROUNDS; i++) {
-        double one[2];
-        bool ok;
-
-        yb_bench_load_switch(bench->load, i % 2 == 1);
-        ok = measure(bench, tokens, FIGURE_HASHES, one);
-        yb_bench_load_switch(bench->load, false);
-        if (!ok) {
-            return false;
+    for (uint32_t i = 0; i < BESIDE_ROUNDS; i++) {
+        for (uint32_t kind = 0; kind < BESIDES; kind++) {
+            if (!run_beside(bench, tokens, (enum beside)kind, &asked_ns, &rounds[kind][i])) {
+                return false;
+            }
         }
-        figures[i % 2][0][i / 2] = one[0];
-        figures[i % 2][1][i / 2] = one[1];
     }
     bytes = yb_bench_load_bytes(bench->load) - bytes;
-    for (uint32_t i = 0; i < 2; i++) {
-        us[i][0] = yb_bench_median(figures[i][0], BESIDE_ROUNDS);
-        us[i][1] = yb_bench_median(figures[i][1], BESIDE_ROUNDS);
+    for (uint32_t kind = 0; kind < BESIDES; kind++) {
+        gbps[kind] = beside_median(rounds[kind], offsetof(struct beside_round, gbps));
     }
-    (void)json_object_set_new(row, "beside",
-                              json_pack("{s:f, s:f, s:f, s:f, s:f, s:I}", "quiet_p50_us", us[0][0],
-                                        "quiet_p99_us", us[0][1], "busy_p50_us", us[1][0],
-                                        "busy_p99_us", us[1][1], "p99_ratio", us[1][1] / us[0][1],
-                                        "moved_bytes", (json_int_t)bytes));
+    for (uint32_t kind = QUIET; kind <= BUSY; kind++) {
+        p50[kind] = beside_median(rounds[kind], offsetof(struct beside_round, us[0]));
+        p99[kind] = beside_median(rounds[kind], offsetof(struct beside_round, us[1]));
+    }
+    cpu = beside_median(rounds[BUSY], offsetof(struct beside_round, cpu));
+    (void)json_object_set_new(
+        row, "beside",
+        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "quiet_p50_us", p50[QUIET],
+                  "quiet_p99_us", p99[QUIET], "busy_p50_us", p50[BUSY], "busy_p99_us", p99[BUSY],
+                  "p99_ratio", p99[BUSY] / p99[QUIET], "store_gbps", gbps[BUSY], "store_alone_gbps",
+                  gbps[ALONE], "cpu_busy", cpu, "moved_bytes", (json_int_t)bytes));
     if (!bench->cli->json) {
         fprintf(bench->cli->out,
                 "%8u tokens  quiet p50 %.1f us, p99 %.1f us; beside a busy store %.1f us, %.1f us: "
-                "p99 %.2f times (%" PRIu64 " MiB moved)\n",
-                tokens, us[0][0], us[0][1], us[1][0], us[1][1], us[1][1] / us[0][1], bytes >> 20);
+                "p99 %.2f times\n%8s         the store moved %.2f GB/s, alone %.2f GB/s (%" PRIu64
+                " MiB in all); processors busy %.0f %%\n",
+                tokens, p50[QUIET], p99[QUIET], p50[BUSY], p99[BUSY], p99[BUSY] / p99[QUIET], "",
+                gbps[BUSY], gbps[ALONE], bytes >> 20, 100 * cpu);
     }
     return true;
 }
+
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static json_t *
 row_of(struct bench *bench, uint32_t tokens)

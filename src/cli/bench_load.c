@@ -88,20 +88,14 @@ run(void *context)
     }
 }
 
-struct yb_bench_load *
-yb_bench_load_open(struct yb_cli *cli)
+/* Open the client, and begin the threads. */
+static bool
+begin(struct yb_bench_load *load, struct yb_cli *cli)
 {
-    struct yb_bench_load *load = calloc(1, sizeof(*load));
     int code = 0;
 
-    if (load == NULL) {
-        fprintf(cli->err, "yuebing bench: no memory\n");
-        return NULL;
-    }
-    YB_ASSERT(sem_init(&load->gate, 0, 0) == 0 && sem_init(&load->parked, 0, 0) == 0);
     if (yb_cli_open_client(cli, OPEN_NS, &load->client, &code) != YB_OK) {
-        yb_bench_load_close(&load);
-        return NULL;
+        return false;
     }
     for (uint32_t i = 0; i < THREADS; i++) {
         struct worker *worker = &load->workers[i];
@@ -109,10 +103,37 @@ yb_bench_load_open(struct yb_cli *cli)
         *worker = (struct worker){.load = load, .number = i, .memory = calloc(BATCH, BLOCK_BYTES)};
         if (worker->memory == NULL || pthread_create(&worker->thread, NULL, run, worker) != 0) {
             fprintf(cli->err, "yuebing bench: no memory, or no thread\n");
-            yb_bench_load_close(&load);
-            return NULL;
+            return false;
         }
         load->worker_count++;
+    }
+    return true;
+}
+
+struct yb_bench_load *
+yb_bench_load_open(struct yb_cli *cli)
+{
+    struct yb_bench_load *load = calloc(1, sizeof(*load));
+    struct sched_param given, below;
+    int policy;
+    bool lower;
+    bool begun;
+
+    if (load == NULL) {
+        fprintf(cli->err, "yuebing bench: no memory\n");
+        return NULL;
+    }
+    YB_ASSERT(sem_init(&load->gate, 0, 0) == 0 && sem_init(&load->parked, 0, 0) == 0);
+    YB_ASSERT(pthread_getschedparam(pthread_self(), &policy, &given) == 0);
+    below = (struct sched_param){.sched_priority = given.sched_priority - 1};
+    /* Threads have the priority of whoever makes them. */
+    lower = given.sched_priority > 1 && pthread_setschedparam(pthread_self(), policy, &below) == 0;
+    begun = begin(load, cli);
+    if (lower) {
+        (void)pthread_setschedparam(pthread_self(), policy, &given);
+    }
+    if (!begun) {
+        yb_bench_load_close(&load);
     }
     return load;
 }

@@ -5,7 +5,9 @@
  * Some threads put blocks, which make room for each other and go down to the tiers below, and read
  * them again, all the time that the load is on.
  *
- * Threads   One that opens, switches and closes; its own are joined by close.
+ * Threads   One that opens, switches and closes; its own are joined by close. If the one that opens
+ *           has a real-time priority (chrt -r 2), the load's are one below: what is measured is
+ *           then whether it gets in the way of somebody who goes first.
  */
 #ifndef YB_CLI_BENCH_LOAD_H
 #define YB_CLI_BENCH_LOAD_H

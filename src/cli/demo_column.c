@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,36 +8,6 @@
 
 #define SETTLE_NS (30 * YB_NS_PER_S) /* Until engines have stored, and told, everything. */
 #define LOOK_NS   (50 * YB_NS_PER_MS)
-
-struct yb_demo_cpu
-yb_demo_cpu_now(void)
-{
-    FILE *file = fopen("/proc/stat", "re");
-    uint64_t user = 0, nice = 0, system = 0, idle = 0, wait = 0, hard = 0, soft = 0, stolen = 0;
-    struct yb_demo_cpu cpu = {0};
-
-    if (file != NULL && fscanf(file,
-                               "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                               " %" SCNu64 " %" SCNu64 " %" SCNu64,
-                               &user, &nice, &system, &idle, &wait, &hard, &soft, &stolen) >= 4) {
-        cpu.busy = user + nice + system + hard + soft + stolen;
-        cpu.all = cpu.busy + idle + wait;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return cpu;
-}
-
-double
-yb_demo_cpu_since(const struct yb_demo_cpu *before)
-{
-    struct yb_demo_cpu now = yb_demo_cpu_now();
-
-    return now.all > before->all
-               ? (double)(now.busy - before->busy) / (double)(now.all - before->all)
-               : 0;
-}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "cli/demo.h"
 #include "cli/demo_router.h"
+#include "cli/measure.h"
 #include "cli/output.h"
 #include "sim/rollout.h"
 
@@ -183,7 +184,7 @@ play(struct rolling *rolling, uint32_t index)
         .atomic = index == 0,
         .lengths = rolling->lengths,
     };
-    struct yb_demo_cpu before;
+    struct yb_measure_machine before;
 
     fprintf(progress_of(rolling), "%s: %u answers to %u prompts\n", names[index], rolling->answers,
             rolling->groups);
@@ -191,11 +192,11 @@ play(struct rolling *rolling, uint32_t index)
     if (!start(rolling)) {
         return false;
     }
-    before = yb_demo_cpu_now();
+    before = yb_measure_machine_now();
     if (!yb_demo_rollout_run(&rollout, &column->rolled)) {
         return fail(rolling, names[index], yb_status_text(YB_NO_MEMORY));
     }
-    column->counted.cpu_busy = yb_demo_cpu_since(&before);
+    column->counted.cpu_busy = yb_measure_machine_busy(&before);
     return count(rolling, column) && simulate(rolling, column, rollout.atomic) &&
            (yb_demo_cluster_stop(&rolling->cluster) ||
             fail(rolling, names[index], "a process did not end well"));

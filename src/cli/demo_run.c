@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/demo_turn.h"
+#include "cli/measure.h"
 #include "yuebing/client.h"
 
 #define THREADS     96u
@@ -397,7 +398,7 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
         .clock = yb_clock_system(),
         .served = calloc(work->count, sizeof(struct yb_demo_served)),
     };
-    struct yb_demo_cpu before = yb_demo_cpu_now();
+    struct yb_measure_machine before = yb_measure_machine_now();
     struct yb_curl *curl = NULL;
     bool done;
 
@@ -407,7 +408,7 @@ yb_demo_run(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape,
     done = yb_demo_turns_init(&run.turns, work->count) == YB_OK && run.served != NULL &&
            ride_all(&run);
     column_out->span_s = (double)(yb_clock_now(run.clock) - run.begun_ns) / 1e9;
-    column_out->cpu_busy = yb_demo_cpu_since(&before);
+    column_out->cpu_busy = yb_measure_machine_busy(&before);
     done = done && yb_demo_column_add_up(column_out, run.served, cost) &&
            yb_curl_create(&curl, cluster->why) == YB_OK &&
            yb_demo_column_ask(column_out, cluster, curl);

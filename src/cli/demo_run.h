@@ -130,14 +130,4 @@ bool yb_demo_column_add_up(struct yb_demo_column *column, const struct yb_demo_s
 bool yb_demo_column_ask(struct yb_demo_column *column, struct yb_demo_cluster *cluster,
                         struct yb_curl *curl);
 
-/* How long all processors of the machine have been busy, and how long there was; in ticks. */
-struct yb_demo_cpu {
-    uint64_t busy;
-    uint64_t all;
-};
-struct yb_demo_cpu yb_demo_cpu_now(void);
-
-/* Return which share of the time since then they have been busy. */
-double yb_demo_cpu_since(const struct yb_demo_cpu *before);
-
 #endif /* YB_CLI_DEMO_RUN_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/measure.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,4 +66,34 @@ yb_measure_cpu_ns(pid_t pid)
         return 0;
     }
     return (uint64_t)used.tv_sec * YB_NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+struct yb_measure_machine
+yb_measure_machine_now(void)
+{
+    FILE *file = fopen("/proc/stat", "re");
+    uint64_t user = 0, nice = 0, system = 0, idle = 0, wait = 0, hard = 0, soft = 0, stolen = 0;
+    struct yb_measure_machine cpu = {0};
+
+    if (file != NULL && fscanf(file,
+                               "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                               " %" SCNu64 " %" SCNu64 " %" SCNu64,
+                               &user, &nice, &system, &idle, &wait, &hard, &soft, &stolen) >= 4) {
+        cpu.busy = user + nice + system + hard + soft + stolen;
+        cpu.all = cpu.busy + idle + wait;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return cpu;
+}
+
+double
+yb_measure_machine_busy(const struct yb_measure_machine *before)
+{
+    struct yb_measure_machine now = yb_measure_machine_now();
+
+    return now.all > before->all
+               ? (double)(now.busy - before->busy) / (double)(now.all - before->all)
+               : 0;
 }

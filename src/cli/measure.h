@@ -23,4 +23,14 @@ uint32_t yb_measure_threads(pid_t pid);
 /* Processor time of all its threads, in user space and in the kernel. */
 uint64_t yb_measure_cpu_ns(pid_t pid);
 
+/* How long all processors of the machine have been busy, and how long there was; in ticks. */
+struct yb_measure_machine {
+    uint64_t busy;
+    uint64_t all;
+};
+struct yb_measure_machine yb_measure_machine_now(void);
+
+/* Return which share of the time since then they have been busy. */
+double yb_measure_machine_busy(const struct yb_measure_machine *before);
+
 #endif /* YB_CLI_MEASURE_H */

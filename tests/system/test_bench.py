@@ -154,7 +154,8 @@ def _():
                      "--rounds", "1", "--beside", "--directory", store.address)
     beside = rows[0]["beside"]
     expect(all(beside[field] > 0 for field in ("quiet_p50_us", "quiet_p99_us", "busy_p50_us",
-                                               "busy_p99_us", "p99_ratio", "moved_bytes")),
+                                               "busy_p99_us", "p99_ratio", "moved_bytes")) and
+           {"store_gbps", "store_alone_gbps", "cpu_busy"} <= set(beside),
            f"{rows}")
     done = run("bench", "net", "--beside")
     expect(done.code != 0 and "--beside" in done.err, f"{done.code} {done.err}")
