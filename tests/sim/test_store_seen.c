@@ -137,8 +137,8 @@ read_while_it_moves(uint64_t seed)
     store_steps_end(world);
 }
 
-/* RULES A11: between what the last lookup said and the node's answer it was moved, and never absent.
- * Not every world has a read that is asked in between. */
+/* RULES A11: between what the last lookup said and the node's answer it was moved, and never
+ * absent. Not every world has a read that is asked in between. */
 static void
 test_seen__what_is_replaced_as_soon_as_its_node_can_be_read_is_not_absent(void **state)
 {
