@@ -37,7 +37,7 @@
 #define INFO_PRIVATE      0x100015
 #define INFO_CODE         0x200002
 #define MULTI_CONNECTIONS 6
-#define BUFFER_BYTES      (256L << 10)
+#define BUFFER_BYTES      (64L << 10) /* As the tier: larger ones are slower. */
 #define DONE_MESSAGE      1
 #define HASH_HEADER       "x-amz-content-sha256: "
 

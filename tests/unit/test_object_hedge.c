@@ -8,9 +8,10 @@
 
 #include "base/clock.h"
 
-#define FLYING_MAX 16u
-#define SIZE       100000u
-#define QUICK      64u /* Loads after which the tier knows what is late. */
+#define FLYING_MAX  16u
+#define CONCURRENCY 12u
+#define SIZE        100000u
+#define QUICK       64u /* Loads after which the tier knows what is late. */
 
 struct medium {
     struct yb_object_backend head; /* First. */
@@ -146,6 +147,7 @@ setup_bounded(struct medium *medium, uint64_t hedge_bytes_max)
         YB_OK);
     medium->ground.options.backend = &medium->head;
     medium->ground.options.pause_ns = 1;
+    medium->ground.options.concurrency = CONCURRENCY;
     medium->ground.options.hedge_bytes_max = hedge_bytes_max;
     ground_start(&medium->ground);
     while (medium->ground.recovered == 0) {
@@ -365,6 +367,73 @@ test_object_hedge__a_load_above_the_bound_is_asked_for_once(void **state)
     (void)state;
 }
 
+/* Of a service that has enough to do all are late, and none is asked for twice; the straggler that
+ * is left when the others have come is. */
+static void
+test_object_hedge__a_service_with_enough_to_do_is_asked_once(void **state)
+{
+    struct medium *medium = malloc(sizeof(*medium));
+    struct object_reading readings[CONCURRENCY];
+
+    setup(medium);
+    for (uint32_t i = 0; i < CONCURRENCY; i++) {
+        reading_init(&readings[i], 1, 5, 0, SIZE);
+        reading_submit(&medium->ground, &readings[i]);
+    }
+    turn(medium, 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        turn(medium, 100);
+        assert_int_equal(medium->count, CONCURRENCY);
+    }
+    while (medium->count > 1) {
+        answer(medium, 1, YB_OK);
+    }
+    turn(medium, 100);
+    assert_int_equal(medium->count, 2);
+    assert_int_equal(medium->gets, QUICK + CONCURRENCY + 1);
+    for (uint32_t i = 0; i < CONCURRENCY; i++) {
+        answer_all(medium, &readings[i].ended);
+        check_bytes(&readings[i]);
+        reading_fini(&readings[i]);
+    }
+    ground_fini(&medium->ground);
+    free(medium);
+    (void)state;
+}
+
+/* What a backend says of bytes while they come counts for those bytes, and not for the second's. */
+static void
+test_object_hedge__sums_of_the_first_say_nothing_of_the_second(void **state)
+{
+    struct medium *medium = malloc(sizeof(*medium));
+    struct object_reading reading;
+
+    for (int half = 0; half < 2; half++) {
+        struct yb_object_request *first;
+
+        setup(medium);
+        late_load(medium, &reading);
+        first = medium->flying[0];
+        assert_non_null(first->came);
+        if (half == 1) { /* Torn in a chunk, and then it is away. */
+            (void)yb_object_bytes_write(&first->bytes, 0, medium->object + first->offset, 70000);
+            first->came(first, 70000);
+        } else {
+            (void)yb_object_bytes_write(&first->bytes, 0, medium->object + first->offset, SIZE);
+            first->came(first, SIZE);
+            medium->object[5] ^= 1; /* The second's bytes are wrong where the first's were right. */
+        }
+        answer(medium, 0, YB_PEER_LOST);
+        answer(medium, 0, YB_OK);
+        answer_all(medium, &reading.ended);
+        assert_int_equal(reading.status, half == 1 ? YB_OK : YB_CORRUPT);
+        reading_fini(&reading);
+        ground_fini(&medium->ground);
+    }
+    free(medium);
+    (void)state;
+}
+
 int
 main(void)
 {
@@ -375,6 +444,8 @@ main(void)
         cmocka_unit_test(test_object_hedge__a_load_that_is_cancelled_meanwhile_ends),
         cmocka_unit_test(test_object_hedge__a_service_that_is_slow_altogether_is_not_asked_twice),
         cmocka_unit_test(test_object_hedge__a_load_above_the_bound_is_asked_for_once),
+        cmocka_unit_test(test_object_hedge__a_service_with_enough_to_do_is_asked_once),
+        cmocka_unit_test(test_object_hedge__sums_of_the_first_say_nothing_of_the_second),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,8 +18,8 @@
  *
  * Completion  If submit returns OK, `done` runs exactly once, later, on the loop. AGAIN: too
  *             much is under way; `done` of another makes room.
- * Threads     Everything on the loop's thread, except `before` and `after`, which run on a thread
- *             of the backend's: that is where sums are made and compared.
+ * Threads     Everything on the loop's thread, except `before`, `came` and `after`, which run on a
+ *             thread of the backend's, one at a time: that is where sums are made and compared.
  * Memory      Requests and what they name are the caller's, borrowed until `done`.
  * Time        A deadline ends a request with TIMED_OUT where the medium can be left alone; a call
  *             that the kernel does not return from is waited for.
@@ -69,6 +69,9 @@ struct yb_object_request {
     void (*done)(struct yb_object_request *request, enum yb_status status);
     void (*before)(
         struct yb_object_request *request); /* Makes what a PUT sends; NULL: it is made. */
+    /* So many of a GET's bytes are there, and warm in the processor's caches; NULL: nobody wants to
+     * know, and a backend need not say it. */
+    void (*came)(struct yb_object_request *request, uint64_t count);
     enum yb_status (*after)(struct yb_object_request *request); /* Judges what a GET read. */
     enum yb_object_verb verb;
     char name[YB_OBJECT_NAME_MAX]; /* LIST: how the names begin. */

@@ -28,7 +28,8 @@
 #define PARTS          "_part"
 #define PART_OLD_S     (24 * 3600)
 #define PIECES_MAX     64
-#define PUT_TRIES      3 /* A folder may be swept away between its making and its use. */
+#define STEP_BYTES     (128u << 10) /* Of a GET whose bytes somebody wants to sum while warm. */
+#define PUT_TRIES      3            /* A folder may be swept away between its making and its use. */
 #define PATH_BYTES     (YB_OBJECT_NAME_MAX + 8)
 #define CANCELLED_FLAG 1u
 
@@ -181,14 +182,34 @@ gather(const struct yb_object_bytes *bytes, uint32_t *at, struct iovec pieces[PI
     return count;
 }
 
+/* Read the pieces that one step holds, or the first in part. */
+static ssize_t
+read_step(int fd, const struct iovec *pieces, int count, uint64_t offset)
+{
+    const struct iovec part = {pieces->iov_base, STEP_BYTES};
+    size_t bytes = 0;
+    int whole = 0;
+
+    while (whole < count && bytes + pieces[whole].iov_len <= STEP_BYTES) {
+        bytes += pieces[whole++].iov_len;
+    }
+    return whole == 0 ? preadv(fd, &part, 1, (off_t)offset)
+                      : preadv(fd, pieces, whole, (off_t)offset);
+}
+
 /* Move all of the pieces, however little each call does. Returns 0, or an errno; ENODATA: the file
  * is too short. */
 static int
-move_all(int fd, struct iovec *pieces, int count, uint64_t *offset, bool writes)
+move_all(int fd, struct yb_object_request *request, struct iovec *pieces, int count,
+         uint64_t *offset)
 {
+    bool writes = request->verb != YB_OBJECT_GET;
+    bool steps = !writes && request->came != NULL;
+
     while (count > 0) {
-        ssize_t moved = writes ? pwritev(fd, pieces, count, (off_t)*offset)
-                               : preadv(fd, pieces, count, (off_t)*offset);
+        ssize_t moved = writes  ? pwritev(fd, pieces, count, (off_t)*offset)
+                        : steps ? read_step(fd, pieces, count, *offset)
+                                : preadv(fd, pieces, count, (off_t)*offset);
 
         if (moved < 0 && errno == EINTR) {
             continue;
@@ -197,6 +218,9 @@ move_all(int fd, struct iovec *pieces, int count, uint64_t *offset, bool writes)
             return moved < 0 ? errno : writes ? EIO : ENODATA;
         }
         *offset += (uint64_t)moved;
+        if (steps) {
+            request->came(request, *offset - request->offset);
+        }
         while (count > 0 && (size_t)moved >= pieces->iov_len) {
             moved -= (ssize_t)pieces->iov_len;
             pieces++;
@@ -211,18 +235,19 @@ move_all(int fd, struct iovec *pieces, int count, uint64_t *offset, bool writes)
 }
 
 static int
-move_bytes(int fd, const struct yb_object_bytes *bytes, uint64_t offset, bool writes)
+move_bytes(int fd, struct yb_object_request *request)
 {
     struct iovec pieces[PIECES_MAX];
+    uint64_t offset = request->verb == YB_OBJECT_GET ? request->offset : 0;
     uint32_t at = 0;
     uint64_t gap;
     int count;
     int error = 0;
 
     do {
-        count = gather(bytes, &at, pieces, &gap);
+        count = gather(&request->bytes, &at, pieces, &gap);
         offset += gap;
-        error = move_all(fd, pieces, count, &offset, writes);
+        error = move_all(fd, request, pieces, count, &offset);
     } while (error == 0 && (count > 0 || gap > 0));
     return error;
 }
@@ -231,8 +256,7 @@ move_bytes(int fd, const struct yb_object_bytes *bytes, uint64_t offset, bool wr
 
 /* Write the bytes to a file of no name yet. Returns its descriptor, or -1 with errno. */
 static int
-write_part(const struct file_backend *file, const struct yb_object_request *request,
-           const char *part)
+write_part(const struct file_backend *file, struct yb_object_request *request, const char *part)
 {
     int fd = openat(file->root, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int error;
@@ -240,7 +264,7 @@ write_part(const struct file_backend *file, const struct yb_object_request *requ
     if (fd < 0) {
         return -1;
     }
-    error = move_bytes(fd, &request->bytes, 0, true);
+    error = move_bytes(fd, request);
     if (error == 0 && fsync(fd) != 0) {
         error = errno;
     }
@@ -315,7 +339,7 @@ run_get(struct file_backend *file, struct yb_object_request *request)
     if (request->offset + yb_object_bytes_sum(&request->bytes) > request->object_bytes) {
         error = ENODATA; /* Also where what is missing is thrown away. */
     } else {
-        error = move_bytes(fd, &request->bytes, request->offset, false);
+        error = move_bytes(fd, request);
     }
     (void)close(fd);
     if (error == ENODATA) {

@@ -361,7 +361,8 @@ make_flights(struct object_tier *object)
 {
     uint32_t count = set_classes(object);
     size_t found = FOUND_ENTRIES * sizeof(struct yb_object_entry);
-    size_t each = (RECORD_BYTES_MAX + 2 * EDGE_BYTES + found + 63) / 64 * 64;
+    size_t sums = CHUNKS_MAX * sizeof(uint32_t);
+    size_t each = (RECORD_BYTES_MAX + 2 * EDGE_BYTES + sums + found + 63) / 64 * 64;
     uint8_t *at;
 
     object->memory_bytes = count * each;
@@ -381,7 +382,8 @@ make_flights(struct object_tier *object)
         flight->edges[0] = at;
         flight->edges[1] = at + EDGE_BYTES;
         flight->record = at + 2 * EDGE_BYTES;
-        flight->found = (struct yb_object_entry *)(void *)(flight->record + RECORD_BYTES_MAX);
+        flight->sums = (uint32_t *)(void *)(flight->record + RECORD_BYTES_MAX);
+        flight->found = (struct yb_object_entry *)(void *)(flight->sums + CHUNKS_MAX);
         flight->next = object->free_flights;
         object->free_flights = flight;
     }

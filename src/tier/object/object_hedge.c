@@ -12,8 +12,9 @@
  *                                           |                |
  *                                 quiet     +--> CLAIMED <---+   copied and judged by a helper
  *
- * One request more for twenty loads, and a few to begin with: a service that is slow because it
- * has too much to do is not helped by more.
+ * One request more for twenty loads, and a few to begin with, and none while more than half of what
+ * may be under way is: a service that is slow because it has too much to do is not helped by more.
+ * A load that is late then is looked at again after as long.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -75,6 +76,7 @@ copy_and_judge(struct yb_helper_job *job)
 
     (void)yb_object_bytes_write(&request->bytes, 0, flight->hedge->staging,
                                 yb_object_bytes_sum(&request->bytes));
+    flight->summed = 0; /* Those were other bytes. */
     flight->verdict = request->after == NULL ? YB_OK : request->after(request);
 }
 
@@ -153,6 +155,7 @@ race(struct flight *flight)
     hedge->merged[0] = (struct iovec){hedge->staging, yb_object_bytes_sum(&first->bytes)};
     request->done = hedge_done;
     request->before = NULL;
+    request->came = NULL;
     request->after = NULL;
     request->verb = YB_OBJECT_GET;
     memcpy(request->name, first->name, sizeof(request->name));
@@ -164,15 +167,37 @@ race(struct flight *flight)
     YB_ASSERT(object->backend->ops->submit(object->backend, request) == YB_OK);
 }
 
+/* Wake up when the load's bytes should have come. */
+static void
+arm(struct flight *flight)
+{
+    const struct object_tier *object = flight->tier;
+    uint64_t bytes = yb_object_bytes_sum(&flight->request.bytes);
+    uint64_t wait_ns = object->p95_ns;
+
+    wait_ns += object->rate == 0
+                   ? 0
+                   : (uint64_t)((double)bytes * (double)YB_NS_PER_S / (double)object->rate);
+    wait_ns = wait_ns < LATE_NS_MIN ? LATE_NS_MIN : wait_ns;
+    yb_loop_arm(object->loop, &flight->late, yb_deadline_after(yb_loop_now(object->loop), wait_ns));
+}
+
+static bool
+is_crowded(const struct object_tier *object, enum yb_class traffic_class)
+{
+    return 2 * object->flying[traffic_class] > object->flying_max[traffic_class];
+}
+
 static void
 late(struct yb_timer *timer)
 {
     struct flight *flight = flight_of_timer(timer);
     struct object_tier *object = flight->tier;
 
-    if (object->hedge_credit >= CREDIT_PRICE && object->staging_count > 0 &&
-        yb_object_may_fly(object, flight->traffic_class) && !flight->work->cancelled &&
-        object->aside == YB_OK) {
+    if (is_crowded(object, flight->traffic_class)) {
+        arm(flight);
+    } else if (object->hedge_credit >= CREDIT_PRICE && object->staging_count > 0 &&
+               object->free_flights != NULL && !flight->work->cancelled && object->aside == YB_OK) {
         race(flight);
     }
 }
@@ -198,18 +223,11 @@ void
 yb_object_hedge_watch(struct flight *flight)
 {
     struct object_tier *object = flight->tier;
-    uint64_t bytes = yb_object_bytes_sum(&flight->request.bytes);
-    uint64_t wait_ns = object->p95_ns;
 
     object->hedge_credit += object->hedge_credit < CREDIT_MAX ? CREDIT_PER_LOAD : 0;
-    if (object->p95_ns == 0 || !is_small(flight)) {
-        return;
+    if (object->p95_ns != 0 && is_small(flight)) {
+        arm(flight);
     }
-    wait_ns += object->rate == 0
-                   ? 0
-                   : (uint64_t)((double)bytes * (double)YB_NS_PER_S / (double)object->rate);
-    wait_ns = wait_ns < LATE_NS_MIN ? LATE_NS_MIN : wait_ns;
-    yb_loop_arm(object->loop, &flight->late, yb_deadline_after(yb_loop_now(object->loop), wait_ns));
 }
 
 /* The first request has ended; true: what becomes of its work shows later. */

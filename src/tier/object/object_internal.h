@@ -44,7 +44,7 @@
     (PACK_RECORDS_MAX + PACK_BLOCKS_MAX * YB_OBJECT_ENTRY_HEAD + YB_OBJECT_TRAILER_BYTES)
 #define REWRITE_SOURCES 16u
 #define MEMBER_RECORD   ((size_t)2048)
-#define PACKED_SUMS     (YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES)
+#define CHUNKS_MAX      (YB_OBJECT_BLOCK_MAX / YB_TIER_CHUNK_BYTES)
 #define MERGED_IOV      512u
 #define MERGED_GAP      (64u << 10)
 #define MERGED_BYTES    (16u << 20)
@@ -96,8 +96,11 @@ struct flight {
     struct yb_object_entry *found; /* PROBE: a few. */
     struct yb_tier_record parsed;  /* By `after`: what the record says. */
     char tenant[72];
-    uint64_t first; /* Of a GET: of the value, from ... */
-    uint64_t last;  /* ... to, in whole chunks. */
+    uint64_t first;  /* Of a GET: of the value, from ... */
+    uint64_t last;   /* ... to, in whole chunks; ... */
+    uint64_t summed; /* ... so many bytes of that are in ... */
+    uint32_t sum;    /* ... the sum of a chunk that has begun, ... */
+    uint32_t *sums;  /* ... and in those of whole ones: CHUNKS_MAX. */
     enum yb_class traffic_class;
     uint64_t bytes;
     struct work *members[MEMBERS_MAX]; /* Loads of one pack that share the request. */
@@ -308,7 +311,6 @@ void yb_object_flight_done(struct yb_object_request *request, enum yb_status sta
 bool yb_object_retryable(enum yb_status status);
 struct flight *yb_object_flight_take(struct object_tier *object, struct work *work);
 void yb_object_flight_free(struct flight *flight);
-bool yb_object_may_fly(const struct object_tier *object, uint32_t traffic_class);
 void yb_object_count(struct object_tier *object, const struct yb_object_request *request,
                      enum yb_status status);
 /* The flight's work goes on. */

@@ -40,40 +40,67 @@ check_record(const struct work *work, const uint8_t *bytes, struct yb_tier_recor
     return YB_OK;
 }
 
+/* Add a piece to the sums of the chunks that it lies in. */
+static void
+sum_piece(struct flight *flight, const uint8_t *bytes, uint64_t length)
+{
+    while (length > 0) {
+        uint64_t room = YB_TIER_CHUNK_BYTES - flight->summed % YB_TIER_CHUNK_BYTES;
+        uint64_t part = length < room ? length : room;
+
+        flight->sum = yb_crc32c_update(flight->sum, bytes, (size_t)part);
+        flight->summed += part;
+        bytes += part;
+        length -= part;
+        if (part == room || flight->summed == flight->last - flight->first) {
+            flight->sums[(flight->summed - 1) / YB_TIER_CHUNK_BYTES] = flight->sum;
+            flight->sum = 0;
+        }
+    }
+}
+
+/* So many of the request's bytes are there: sum what is new of the value. */
+static void
+sum_until(struct yb_object_request *request, uint64_t count)
+{
+    struct flight *flight = (struct flight *)request;
+    uint64_t value = flight->last - flight->first;
+    uint64_t begin = 0, end = count < value ? count : value;
+    struct iovec piece;
+
+    if (end < flight->summed || flight->summed == 0) {
+        flight->summed = flight->sum = 0; /* They come once more. */
+    }
+    for (uint32_t i = 0; begin < end && yb_object_piece(&request->bytes, &i, &piece);) {
+        uint64_t here = begin + piece.iov_len < end ? begin + piece.iov_len : end;
+
+        if (here > flight->summed) {
+            sum_piece(flight, (const uint8_t *)piece.iov_base + (flight->summed - begin),
+                      here - flight->summed);
+        }
+        begin += piece.iov_len;
+    }
+}
+
 /* Compare the chunks from `first` to `last`. */
 static enum yb_status
-check_chunks(const struct flight *flight, const uint8_t *sums)
+check_chunks(struct flight *flight, const uint8_t *sums)
 {
     const struct yb_tier_load *load = load_of(flight->work);
-    uint64_t at = flight->first;
     uint64_t end = load->offset + load->length;
-    struct iovec piece;
-    uint32_t sum = 0, told = 0;
+    uint32_t told = 0;
 
-    for (uint32_t i = 0;
-         at < flight->last && yb_object_piece(&flight->request.bytes, &i, &piece);) {
-        const uint8_t *base = piece.iov_base;
-        size_t left = piece.iov_len;
+    sum_until(&flight->request, UINT64_MAX);
+    for (uint64_t at = flight->first; at < flight->last; at += YB_TIER_CHUNK_BYTES) {
+        uint32_t sum = flight->sums[(at - flight->first) / YB_TIER_CHUNK_BYTES];
+        uint64_t behind = at + YB_TIER_CHUNK_BYTES;
 
-        while (left > 0) {
-            uint64_t chunk = at / YB_TIER_CHUNK_BYTES;
-            size_t room = (size_t)(YB_TIER_CHUNK_BYTES - at % YB_TIER_CHUNK_BYTES);
-            size_t part = left < room ? left : room;
-
-            sum = yb_crc32c_update(sum, base, part);
-            base += part;
-            left -= part;
-            at += part;
-            if (at % YB_TIER_CHUNK_BYTES == 0 || at == flight->parsed.size) {
-                if (sum != yb_object_record_sum(sums, (uint32_t)chunk)) {
-                    return YB_CORRUPT;
-                }
-                if (load->sums_out != NULL && chunk * YB_TIER_CHUNK_BYTES >= load->offset &&
-                    at <= end) {
-                    load->sums_out[told++] = sum;
-                }
-                sum = 0;
-            }
+        if (sum != yb_object_record_sum(sums, (uint32_t)(at / YB_TIER_CHUNK_BYTES))) {
+            return YB_CORRUPT;
+        }
+        if (load->sums_out != NULL && at >= load->offset &&
+            (behind < flight->last ? behind : flight->last) <= end) {
+            load->sums_out[told++] = sum;
         }
     }
     return YB_OK;
@@ -106,7 +133,7 @@ yb_object_load_judge(const struct work *work, const uint8_t *record,
 {
     const struct yb_tier_load *load = load_of(work);
     const struct yb_tier_store as_stored = {.iov = load->iov, .iov_count = load->iov_count};
-    uint32_t found[PACKED_SUMS];
+    uint32_t found[CHUNKS_MAX];
     const uint8_t *sums = NULL;
     enum yb_status status = check_record(work, record, parsed_out, tenant_out, &sums);
 
@@ -149,7 +176,9 @@ plan_get(struct work *work, struct flight *flight)
     if (load->length == 0) {
         flight->first = flight->last = end;
     }
+    flight->summed = 0;
     request->verb = YB_OBJECT_GET;
+    request->came = sum_until;
     request->after = judge;
     request->offset = work->base + flight->first;
     request->bytes.lead = (struct iovec){flight->edges[0], load->offset - flight->first};

@@ -165,6 +165,7 @@ yb_object_merge_plan(struct work *work, struct flight *flight)
     }
     at = flight->members[0]->base;
     request->offset = at;
+    request->came = NULL; /* Those of many blocks: each is summed when all are there. */
     request->after = judge;
     for (uint32_t i = 0; i < flight->member_count; i++) {
         struct work *member = flight->members[i];

@@ -176,7 +176,7 @@ make_pack(struct yb_object_request *request)
     for (const struct work *work = builder->first; work != NULL; work = work->sibling) {
         const struct yb_tier_store *store = store_of(work);
         uint64_t length = record_bytes(work);
-        uint32_t sums[PACKED_SUMS];
+        uint32_t sums[CHUNKS_MAX];
 
         if (store->sums == NULL) {
             yb_object_sum_chunks(store, sums);

@@ -49,7 +49,7 @@
 #define OPTION_POST_SIZE    30120
 #define PROTOCOLS           3L /* http and https. */
 #define HTTP_1_1            2L
-#define BUFFER_BYTES        (256L << 10)
+#define BUFFER_BYTES        (64L << 10) /* Larger ones libcurl gets from the kernel each time. */
 #define INFO_FIRST_BYTE     0x600036
 #define INFO_TOTAL          0x600032
 #define VERSION_WANTED      0x075600u /* 7.86: it signs the heads that are ours. */
@@ -182,6 +182,9 @@ on_bytes(char *bytes, size_t size, size_t count, void *context)
     }
     (void)yb_object_bytes_write(&transfer->request->bytes, transfer->moved, bytes, length);
     transfer->moved += length;
+    if (transfer->request->came != NULL) {
+        transfer->request->came(transfer->request, transfer->moved);
+    }
     return length;
 }
 

@@ -206,6 +206,7 @@ fly(struct work *work, struct flight *flight)
     yb_loop_disarm(object->loop, &work->timer);
     request->done = yb_object_flight_done;
     request->before = NULL;
+    request->came = NULL;
     request->after = NULL;
     request->offset = 0;
     request->whole = false;
@@ -224,8 +225,8 @@ fly(struct work *work, struct flight *flight)
     }
 }
 
-bool
-yb_object_may_fly(const struct object_tier *object, uint32_t traffic_class)
+static bool
+may_fly(const struct object_tier *object, uint32_t traffic_class)
 {
     return object->free_flights != NULL &&
            object->flying[traffic_class] < object->flying_max[traffic_class];
@@ -236,7 +237,7 @@ yb_object_pump(struct object_tier *object)
 {
     deliver(object);
     for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
-        while (yb_object_may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
+        while (may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
             struct work *work = (struct work *)yb_fair_pop(&object->fair[c]);
 
             yb_object_merge_unqueue(work);
