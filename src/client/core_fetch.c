@@ -137,6 +137,9 @@ describe(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_
     if (first) {
         item->looked_ns = yb_core_now(core);
         stand_ahead(work, from, out->tier, bytes);
+        if (item->below) {
+            yb_core_freshen(core);
+        }
     }
 }
 

@@ -275,6 +275,7 @@ struct yb_client_core {
     uint64_t epoch;    /* The highest that was seen (RULES A10). */
     uint64_t life;     /* Incarnation of the directory that told cluster and seed; 0: none has. */
     uint64_t members_version;
+    uint64_t members_ns; /* When they were told last. */
     struct yb_core_member *members;
     struct yb_choice *choices; /* One row for each member, in the same order. */
     uint32_t member_count;
@@ -359,6 +360,8 @@ bool yb_core_member_heard(const struct yb_core_io *io);
 
 /* Ask for the members now: a slot is not known, or one that is gone was named. */
 void yb_core_refresh(struct yb_client_core *core);
+/* What members last said of how busy they are is made use of: ask for it if that is old. */
+void yb_core_freshen(struct yb_client_core *core);
 
 /* Whether an answer of this epoch counts (RULES A10). */
 bool yb_core_epoch(struct yb_client_core *core, uint64_t epoch);

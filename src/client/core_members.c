@@ -11,6 +11,8 @@
 #define ASK_NS        (1 * YB_NS_PER_S)
 #define ASK_RETRY_NS  (20 * YB_NS_PER_MS)
 #define REST_NS       (3 * YB_NS_PER_MS)
+#define NEWS_NS       (200 * YB_NS_PER_MS) /* As often as nodes may say it: member.h. */
+#define NEWS_EACH_NS  YB_NS_PER_MS         /* An answer tells of all members. */
 #define FAILED_MIN_NS (200 * YB_NS_PER_MS)
 #define FAILED_MAX_NS (2 * YB_NS_PER_S)
 
@@ -238,6 +240,18 @@ yb_core_refresh(struct yb_client_core *core)
     }
 }
 
+void
+yb_core_freshen(struct yb_client_core *core)
+{
+    uint64_t often_ns = core->member_count * NEWS_EACH_NS;
+
+    often_ns = often_ns > NEWS_NS ? often_ns : NEWS_NS;
+    if (core->joined && yb_core_now(core) - core->members_ns >= often_ns) {
+        core->members_ns = yb_core_now(core); /* Asked for: others need not. */
+        yb_core_refresh(core);
+    }
+}
+
 static void
 tell(struct yb_client_core *core, enum yb_status status)
 {
@@ -278,6 +292,7 @@ on_members(struct yb_call *call)
     }
     take_members(core, &answer);
     core->members_version = answer.version;
+    core->members_ns = yb_core_now(core);
     core->joined = true;
     tell(core, YB_OK);
     for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {

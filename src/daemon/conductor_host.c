@@ -18,10 +18,11 @@
 #include "daemon/visit.h"
 #include "directory/wire/directory_wire.h"
 
-#define WAIT_MS     500u /* For the next event. */
+#define WAIT_MS     200u /* For the next event. */
 #define EVENTS_ASK  4096u
 #define AGAIN_NS    (200 * YB_NS_PER_MS) /* After a failure. */
-#define MEMBERS_NS  YB_NS_PER_S
+#define MEMBERS_NS  (200 * YB_NS_PER_MS) /* As often as nodes say how busy they are: member.h. */
+#define EACH_NS     YB_NS_PER_MS         /* An answer tells of all members. */
 #define SLOTS       65536u
 #define NO_PLACE    UINT32_MAX
 #define NODES_MAX   4096u /* Followed at most; of others nothing is known. */
@@ -380,6 +381,16 @@ ask_seed(struct yb_conductor_host *host)
     return status == YB_OK ? yb_conductor_service_begin(host->service, cluster.seed, why) : status;
 }
 
+/* Whether what members said last is old. */
+static bool
+is_due(const struct yb_conductor_host *host)
+{
+    uint64_t often_ns = host->member_count * EACH_NS;
+
+    often_ns = often_ns > MEMBERS_NS ? often_ns : MEMBERS_NS;
+    return yb_clock_now(host->process->clock) - host->listed_ns > often_ns;
+}
+
 /* As long as the directory answers. */
 static void
 follow(struct yb_conductor_host *host)
@@ -393,7 +404,7 @@ follow(struct yb_conductor_host *host)
                 rest(host, &host->feed_stop, AGAIN_NS); /* One for all that changes meanwhile. */
             }
             status = ask_snapshot(host);
-        } else if (yb_clock_now(host->process->clock) - host->listed_ns > MEMBERS_NS) {
+        } else if (is_due(host)) {
             status = ask_members(host);
         } else {
             status = ask_events(host);

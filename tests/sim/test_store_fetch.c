@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/core_internal.h"
 #include "directory/members.h"
 #include "node/node_below.h"
 #include "store_caller.h"
@@ -355,6 +356,45 @@ test_fetch__says_that_a_block_waits_behind_those_of_others(void **state)
     store_steps_end(world);
 }
 
+/* Who fetches from below hears within a fifth of a second that a tier has become busy, however
+ * seldom it asks who is there. */
+static void
+test_fetch__hears_soon_that_a_tier_is_busy(void **state)
+{
+    struct store_world *world = begin();
+    struct yb_tier *tier = node_of(world)->below->levels[0].tier;
+    struct yb_client_core *core;
+    struct yb_tier_forecast told;
+    uint64_t behind_ns;
+    struct store_op *op;
+
+    (void)state;
+    op = fetch(world, 0, COUNT - 3, 1);
+    assert_true(store_settle(world, LONG_MS));
+    core = op->life->client;
+    core->options.members_ms = 600000;
+    store_run_ms(world, 1000);
+    assert_true(yb_core_now(core) - core->members_ns > 500 * YB_NS_PER_MS);
+    disk(world)->stalled = true;
+    (void)fetch(world, 1, 0, COUNT - 3);
+    store_run_ms(world, 1000);
+    told = yb_tier_forecast(tier, YB_CLASS_THROUGHPUT);
+    assert_true(told.backlog_bytes > 0);
+    behind_ns = (uint64_t)((double)told.backlog_bytes * 1e9 / (double)told.bytes_per_second);
+    op = fetch(world, 0, COUNT - 2, 1); /* It knows nothing yet, and asks. */
+    store_run_ms(world, STEP_MS);
+    assert_true(op->looked);
+    assert_true(op->items[0].ready_ns < told.base_us * YB_NS_PER_US + behind_ns);
+    op = fetch(world, 0, COUNT - 1, 1);
+    store_run_ms(world, STEP_MS);
+    assert_true(op->looked);
+    assert_true(op->items[0].ready_ns >= told.base_us * YB_NS_PER_US + behind_ns);
+    disk(world)->stalled = false;
+    assert_true(store_settle(world, LONG_MS));
+    assert_came(op, 0);
+    store_steps_end(world);
+}
+
 /* What the directory knows of the node. */
 static const struct yb_members_slot *
 known(struct store_world *world)
@@ -567,6 +607,7 @@ main(void)
         cmocka_unit_test(test_fetch__a_reader_that_is_gone_has_left),
         cmocka_unit_test(test_fetch__says_when_each_block_can_be_here),
         cmocka_unit_test(test_fetch__says_that_a_block_waits_behind_those_of_others),
+        cmocka_unit_test(test_fetch__hears_soon_that_a_tier_is_busy),
         cmocka_unit_test(test_fetch__what_has_doubled_is_told_at_once_and_not_all_the_time),
         cmocka_unit_test(test_fetch__who_joins_a_load_that_ends_gets_the_block),
         cmocka_unit_test(test_fetch__leaving_does_not_walk_over_those_who_stay),

@@ -550,6 +550,9 @@ test_object__a_store_that_is_far_is_known_to_be(void **state)
     ground_stop(&ground);
     say_how_far(path, "30");
     ground_start(&ground);
+    ground_recover(&ground);
+    assert_true(yb_tier_forecast(ground.tier, YB_CLASS_THROUGHPUT).base_us >= 30000);
+    assert_int_equal(yb_object_stats(ground.tier).requests[YB_OBJECT_GET], 0);
     assert_int_equal(block_load(&ground, 1, 1, 5000), YB_OK);
     assert_true(yb_tier_forecast(ground.tier, YB_CLASS_THROUGHPUT).base_us >= 30000);
     assert_int_equal(unlink(path), 0);

@@ -165,7 +165,7 @@ forecast(struct yb_tier *tier, enum yb_class traffic_class)
 {
     const struct object_tier *object = object_of(tier);
     struct yb_tier_forecast told = {
-        .base_us = object->base_us,
+        .base_us = object->base_us != 0 ? object->base_us : object->asked_us,
         .backlog_bytes = object->flying_bytes,
         .bytes_per_second = object->rate,
     };

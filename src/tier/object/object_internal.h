@@ -264,7 +264,8 @@ struct object_tier {
     uint32_t stats_first;
     struct yb_histogram first_byte_us;
     struct yb_histogram transfer_us;
-    uint64_t base_us; /* Averages, for the forecast. */
+    uint64_t asked_us; /* Of all requests but GETs, the quickest answer; 0: none has come. */
+    uint64_t base_us;  /* Averages, for the forecast; 0: nothing was read yet. */
     uint64_t rate;
     uint64_t p95_ns; /* Until the first byte; 0: not known. */
     uint32_t since_p95;

@@ -271,6 +271,17 @@ learn(struct object_tier *object, const struct yb_object_request *request)
     }
 }
 
+/* Whatever answers is no nearer than its answers: what is said before the first load. */
+static void
+learn_distance(struct object_tier *object, const struct yb_object_request *request)
+{
+    uint64_t us = request->first_byte_ns / YB_NS_PER_US;
+
+    if (us != 0 && (object->asked_us == 0 || us < object->asked_us)) {
+        object->asked_us = us;
+    }
+}
+
 void
 yb_object_count(struct object_tier *object, const struct yb_object_request *request,
                 enum yb_status status)
@@ -278,6 +289,7 @@ yb_object_count(struct object_tier *object, const struct yb_object_request *requ
     yb_object_show_request(object, request, status);
     if (status == YB_OK || status == YB_NOT_FOUND) {
         object->failures = 0;
+        learn_distance(object, request);
     }
     if (status == YB_OK && request->verb == YB_OBJECT_GET) {
         learn(object, request);
