@@ -37,10 +37,10 @@ def sign_with(environment, key=KEY, secret=SECRET):
 class Driver:
     """tests/system/object_driver.c: one command, one answer."""
 
-    def __init__(self, url, *options, key=KEY, secret=SECRET):
+    def __init__(self, url, *options, key=KEY, secret=SECRET, environment=None):
         self.process = subprocess.Popen(
             [os.environ["YUEBING_OBJECT_DRIVER"], url, *options], stdin=subprocess.PIPE, text=True,
-            stdout=subprocess.PIPE, env=sign_with(dict(os.environ), key, secret))
+            stdout=subprocess.PIPE, env=environment or sign_with(dict(os.environ), key, secret))
 
     def __enter__(self):
         return self
@@ -84,6 +84,7 @@ class Played:
         self.objects, self.orders, self.lock = {}, {}, threading.Lock()
         self.released = threading.Event()
         self.seen = []
+        self.hosts, self.keys = set(), set()  # That were asked, and that have signed.
         played = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -144,6 +145,12 @@ class Played:
 
     def serve(self, handler):
         path, _, query = handler.path.partition("?")
+        host = handler.headers.get("Host", "")
+        if host.startswith("bucket."):
+            path = "/bucket" + path
+        self.hosts.add(host.partition(":")[0])
+        self.keys.add(handler.headers.get("Authorization", "").partition("Credential=")[2]
+                      .partition("/")[0])
         method = "LIST" if "list-type" in query else handler.command
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0) or 0))
         what = self.ordered(method)

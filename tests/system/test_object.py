@@ -111,6 +111,26 @@ def _():
         same(driver("batch load 0 1200 64 5"), "1200 OK")
 
 
+@case("a bucket may be part of the host's name, and credentials those of a profile in a file")
+def _():
+    with folder() as where, Played() as service:
+        path = os.path.join(where, "credentials")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"
+                       "[cold]\naws_access_key_id = fromfile\naws_secret_access_key = s\n")
+        environment = {name: value for name, value in os.environ.items() if name[:4] != "AWS_"}
+        environment.update(AWS_SHARED_CREDENTIALS_FILE=path)
+        url = service.url.replace("127.0.0.1", "localhost") + "&style=host&profile=cold"
+        with Driver(url, *QUICK, environment=environment) as driver:
+            started(driver)
+            for number, size in enumerate((0, 100, 100000), 1):
+                same(driver(f"store {number} 5 {size}"), "OK")
+                same(driver(f"load {number} 5 {size}"), "OK")
+            same(driver("stop"), "ok")
+            started(driver, 3)
+        same((service.hosts, service.keys), ({"bucket.localhost"}, {"fromfile"}))
+
+
 # ---- a real service -------------------------------------------------------------------------
 
 # Of every kind of request: nothing, a byte, chunks and a bit, and parts (from 16 MiB on).

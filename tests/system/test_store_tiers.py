@@ -6,11 +6,12 @@ import random
 import re
 import time
 
-from store import LEASE_MS, Client, Role
+from store import LEASE_MS, MIB, Client, Role
 from yuebing import LONG, SLOWER, case, expect, folder, main, until
 
 ROUNDS = 100 if LONG else 5
-SIZES = (0, 1, 8, 4095, 4096, 4097, 65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1)
+SIZES = [0, 1, 8, 4095, 4096, 4097, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1, 4 * MIB - 1,
+         4 * MIB + 1, 16 * MIB - 1, 16 * MIB + 1] + ([100 * MIB + 1] if LONG else [])
 
 
 def serve(*words, memory="16m"):
@@ -124,20 +125,28 @@ def more_than_memory():
             expect(one.metric("yuebing_node_loaded_total") > 100, "some of them came up")
 
 
-@case("S14: every size around a limit comes back whole from the disk and from the object store")
+@case("S14: every size around a limit comes back whole from the disk, and from the object store")
 def sizes():
-    with folder() as where:
-        words = ("--object-store", "file:" + os.path.join(where, "store"))
-        one = disk(where, *words, memory="64m")
-        with Client(one.address) as a:
-            for size in SIZES:
-                a.put(f"s{size}:0-2", bytes=size).all("OK")
-            stored(one, 2 * 3 * len(SIZES))
-        one.kill()
-        with disk(where, *words, memory="64m") as two, Client(two.address) as a:
-            for size in SIZES:
-                known(a, f"s{size}:0-2", 3)
-                a.get(f"s{size}:0-2", bytes=size, version=1).all("OK")
+    for tier, layout in [("ssd", "block"), ("object", "block")] + [("object", "packed")] * LONG:
+        with folder() as where:
+            words = ("--cluster-file", os.path.join(where, "cluster"), "--name", "n")
+            words += ("--data-dir", os.path.join(where, "data"), "--node-ssd-bytes",
+                      "2g" if LONG else "1g") if tier == "ssd" else \
+                ("--object-store", "file:" + os.path.join(where, "store"),
+                 "--node-object-layout", layout)
+            memory = "512m" if LONG else "96m"
+            keys, wanted = f"s:0-{len(SIZES) - 1}", ",".join(map(str, SIZES))
+            one = serve(*words, memory=memory)
+            with Client(one.address) as a:
+                a.put(keys, bytes=wanted, batch=1, ms=30000 * SLOWER).all("OK")
+                stored(one, len(SIZES))
+            one.kill()
+            with serve(*words, memory=memory) as two, Client(two.address) as a:
+                known(a, keys, len(SIZES))
+                found = a.fetch(keys, bytes=wanted, version=1, ms=30000 * SLOWER).all("OK")
+                expect(set(found.tiers) == {tier} and found.sizes == SIZES, f"{found}")
+                a.remove(keys, ms=30000 * SLOWER).all("OK")
+                gone(a, keys, len(SIZES))
 
 
 def forecasts(role, tier):
