@@ -111,7 +111,7 @@ write_span(const struct yb_conductor_mover *mover, const struct yb_mover_order *
         .span = yb_span_new_id(yb_net_random_system, NULL),
         .parent = of->order->parent,
         .start_ns = moved->decided_ns,
-        .end_ns = moved->finished_ns > moved->decided_ns ? moved->finished_ns : now_ns,
+        .end_ns = moved->finished_ns,
         .wall_ns = yb_clock_wall(clock) - (now_ns - moved->decided_ns),
         .bytes = moved->bytes,
         .number = of->order->id,
@@ -133,10 +133,11 @@ finish(struct yb_conductor_mover *mover, struct yb_mover_order *of)
     struct yb_mover_order **link = &mover->first;
     struct yb_conductor_moved moved = yb_conductor_order_cancelled(of->order);
 
+    /* The loop's time is of the turn, and the order may have been decided since that began. */
+    moved.finished_ns = of->finished_ns > moved.decided_ns ? of->finished_ns : moved.decided_ns;
     moved.outcome = outcome_of(of);
     moved.source_tier = tier_of(of);
     moved.started_ns = of->started_ns;
-    moved.finished_ns = of->finished_ns;
     moved.bytes = of->bytes;
     while (*link != of) {
         link = &(*link)->next;
