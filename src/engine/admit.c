@@ -115,7 +115,7 @@ count_active(struct yb_engine *engine, bool *older_out)
 void
 yb_engine_admit_locked(struct yb_engine *engine)
 {
-    uint32_t slots = yb_kv_pool_info(engine->pool).slots;
+    uint32_t slots = yb_kv_pool_slots(engine->pool);
     enum yb_sched_turn turns[LOOK];
     uint32_t asked = 0;
     bool older;

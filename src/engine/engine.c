@@ -377,7 +377,7 @@ yb_engine_submit(struct yb_engine *engine, const struct yb_engine_ask *ask,
         ask->from->block_count != yb_engine_blocks_of(engine, ask->token_count)) {
         return YB_INVALID;
     }
-    if (block_max > yb_kv_pool_info(engine->pool).slots) {
+    if (block_max > yb_kv_pool_slots(engine->pool)) {
         return YB_TOO_LARGE;
     }
     request = make_request(engine, ask, block_max);

@@ -257,6 +257,13 @@ yb_kv_pool_visit(const struct yb_kv_pool *pool,
     }
 }
 
+uint32_t
+yb_kv_pool_slots(const struct yb_kv_pool *pool)
+{
+    YB_ASSERT_OBJ(pool, POOL_MAGIC);
+    return pool->info.slots;
+}
+
 struct yb_kv_pool_info
 yb_kv_pool_info(const struct yb_kv_pool *pool)
 {

@@ -16,7 +16,7 @@
  *   E2  find() returns only blocks that were published; of one key there is one.
  *   E3  A block that nobody uses and that was not published has no slot.
  *
- * Threads   One owner: the engine's lock.
+ * Threads   One owner: the engine's lock. yb_kv_pool_slots() asks for none.
  * Memory    Bookkeeping only, all of it allocated at create. The bytes are the caller's.
  */
 #ifndef YB_ENGINE_KV_POOL_H
@@ -91,6 +91,8 @@ struct yb_kv_pool_info {
     uint32_t published; /* ... and of those that can be found. */
     uint64_t evicted;
 };
+/* Of the options. */
+uint32_t yb_kv_pool_slots(const struct yb_kv_pool *pool);
 struct yb_kv_pool_info yb_kv_pool_info(const struct yb_kv_pool *pool);
 
 #endif /* YB_ENGINE_KV_POOL_H */

@@ -170,7 +170,7 @@ take_notifications(struct yb_engine *engine)
 static uint64_t *
 free_ticket(const struct yb_engine *engine)
 {
-    uint32_t slots = yb_kv_pool_info(engine->pool).slots;
+    uint32_t slots = yb_kv_pool_slots(engine->pool);
     uint32_t at = 0;
 
     while (at < slots && engine->tickets[at] != 0) {
