@@ -205,6 +205,7 @@ struct line {
     struct client *client;
     struct yb_peer *peer;
     uint32_t missing; /* Answers of the round that have not come. */
+    bool heard;       /* A whole round of them has come. */
     uint64_t sent_ns;
     struct flight flights[YB_BENCH_DEPTH_MAX];
 };
@@ -218,6 +219,7 @@ struct client {
     bool stopping;
     struct yb_histogram histogram;
     uint64_t rounds;
+    uint32_t heard; /* Lines that have. */
     struct line lines[YB_BENCH_CONNS_MAX];
 };
 
@@ -242,6 +244,8 @@ on_done(struct yb_call *call)
     }
     yb_histogram_record(&client->histogram, yb_measure_now_ns() - line->sent_ns);
     client->rounds++;
+    client->heard += !line->heard;
+    line->heard = true;
     if (!client->stopping) {
         send_round(line);
     }
@@ -305,7 +309,8 @@ open_lines(struct client *client, const struct yb_bench_server *server)
     return true;
 }
 
-/* Check the bytes of the last round: an answer that is fast and wrong is worth nothing. */
+/* Check the bytes of each line's last whole round: an answer that is fast and wrong is worth
+ * nothing. */
 static bool
 check_bytes(const struct client *client)
 {
@@ -329,7 +334,8 @@ run_lines(struct client *client, struct yb_bench_result *result_out)
     for (uint32_t i = 0; i < client->load->conns; i++) {
         send_round(&client->lines[i]);
     }
-    while (!client->failed && yb_measure_now_ns() < until_ns) {
+    while (!client->failed &&
+           (yb_measure_now_ns() < until_ns || client->heard < client->load->conns)) {
         yb_loop_turn(client->side.loop, YB_NS_PER_S);
     }
     result_out->per_second = (double)client->rounds * client->load->depth * 1e9 /

@@ -31,7 +31,7 @@
 #define S3_BODY_BYTES \
     (8u << 10) /* Of an answer that is no object; a page of a listing is longer. */
 #define S3_PAGE_BYTES   (4u << 20)
-#define S3_URL_BYTES    4096u
+#define S3_URL_BYTES    5120u /* An address, a token and a prefix, both of them escaped. */
 #define S3_HEADERS_MAX  6u
 #define S3_HEADER_BYTES (4096u + 64u)
 #define S3_UPLOAD_BYTES 512u
