@@ -19,7 +19,7 @@ import time
 
 from yuebing import DEADLINE_S, Failed, Skipped
 
-PATIENCE_S = 6 * DEADLINE_S  # A browser is large, and machines are busy.
+PATIENCE_S = 2 * DEADLINE_S  # A browser is large, and machines are busy.
 
 
 class Page:

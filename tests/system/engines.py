@@ -6,6 +6,7 @@
         peer = source.open(target.address)
         ...
 
+`ms` is a deadline in a plain build: one with a sanitizer has SLOWER times as long.
 The driver is $YUEBING_TRANSFER_DRIVER; its lines are described at its top.
 """
 import collections
@@ -27,6 +28,7 @@ DRIVER = os.environ["YUEBING_TRANSFER_DRIVER"]
 PATHS = os.environ.get("YUEBING_TRANSFER_PATHS", "1")  # Of transfer.h; 1 is TCP.
 ONLY_TCP = PATHS == "1"
 BY_ADDRESS = (1 << 64) - 1
+PATIENCE_MS = int(2000 * DEADLINE_S)  # Of commands that wait for what is about to happen.
 Poll = collections.namedtuple("Poll", "status ended failed in_doubt bytes")
 Loads = collections.namedtuple("Loads", "ok failed wrong late")
 Ways = collections.namedtuple("Ways", "tcp shm none")
@@ -123,7 +125,7 @@ class Engine:
         self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self.process.stdin.flush()
 
-    def receive(self, seconds=DEADLINE_S * SLOWER):
+    def receive(self, seconds=3 * DEADLINE_S):
         readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else ""
         if not line:
@@ -131,7 +133,7 @@ class Engine:
             raise Failed(f"no answer from {self.pid}: {self.errors[-2000:]}")
         return line.rstrip("\n")
 
-    def ask_raw(self, *words, seconds=DEADLINE_S * SLOWER):
+    def ask_raw(self, *words, seconds=3 * DEADLINE_S):
         self.send(*words)
         return self.receive(seconds)
 
@@ -162,10 +164,10 @@ class Engine:
         return int(self.do("open", address))
 
     def identity(self, peer):
-        return self.do("ask", peer, 5000).split()[0]
+        return self.do("ask", peer, PATIENCE_MS).split()[0]
 
     def ask(self, peer):
-        words = self.do("ask", peer, 5000 * SLOWER).split(" ", 3)
+        words = self.do("ask", peer, PATIENCE_MS).split(" ", 3)
         return Probe(words[0], int(words[2]) & 1 != 0, int(words[2]) & 2 != 0, words[3])
 
     def path(self, peer, name):
@@ -184,16 +186,16 @@ class Engine:
     def submit(self, peer, op, name, length, region, offset=0, begin=0, items=1, ms=20000,
                notify=None):
         words = [notify] if notify else []
-        return int(self.do("submit", peer, ms, op, name, begin, length, region, offset, items,
-                           *words))
+        return int(self.do("submit", peer, ms * SLOWER, op, name, begin, length, region, offset,
+                           items, *words))
 
     def poll(self, batch):
         words = self.do("poll", batch).split()
         return Poll(words[0], *map(int, words[1:]))
 
-    def end(self, batch, ms=60000):
+    def end(self, batch):
         """Wait, look, release."""
-        self.do("wait", batch, ms * SLOWER)
+        self.do("wait", batch, PATIENCE_MS)
         found = self.poll(batch)
         self.do("release", batch)
         return found
@@ -202,7 +204,7 @@ class Engine:
         return self.end(self.submit(peer, op, name, length, region, **more))
 
     def load(self, peer, threads, op, region, length, seed, ms=2000, step=0):
-        self.do("load", peer, threads, op, region, length, ms, seed, step)
+        self.do("load", peer, threads, op, region, length, ms * SLOWER, seed, step)
 
     def loads(self, peer=0):
         return Loads(*map(int, self.do("loads", peer).split()))
@@ -215,7 +217,7 @@ class Engine:
 
     # ---- the process ----
 
-    def quit(self, seconds=DEADLINE_S * SLOWER):
+    def quit(self, seconds=DEADLINE_S):
         self.send("quit")
         try:
             self.process.wait(seconds)

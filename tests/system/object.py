@@ -50,7 +50,7 @@ class Driver:
             self.process.stdin.write("quit\n")
             self.process.stdin.close()
         try:
-            self.process.wait(6 * DEADLINE_S)
+            self.process.wait(2 * DEADLINE_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -156,7 +156,7 @@ class Played:
         what = self.ordered(method)
         self.seen.append((method, path))
         if what == "stall":
-            self.released.wait(6 * DEADLINE_S)
+            self.released.wait(2 * DEADLINE_S)
             handler.close_connection = True
         elif isinstance(what, int):
             self.complain(handler, what, "Whatever")
@@ -267,7 +267,7 @@ class Real:
         return self
 
     def make_bucket(self):
-        until = time.monotonic() + 6 * DEADLINE_S
+        until = time.monotonic() + 2 * DEADLINE_S
         words = ["curl", "-sf", "-X", "PUT", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user",
                  f"{KEY}:{SECRET}", "-H", "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427"
                  "ae41e4649b934ca495991b7852b855", f"{self.endpoint}/bucket"]

@@ -5,6 +5,7 @@
         a.put("k:0-99", bytes=4096).all("OK")
         b.get("k:0-99", bytes=4096).all("OK")      # Every byte was compared.
 
+A command's `ms` is its deadline in a plain build: one with a sanitizer has SLOWER times as long.
 The driver is $YUEBING_STORE_DRIVER; its lines are described at its top.
 """
 import collections
@@ -17,7 +18,9 @@ import subprocess
 from yuebing import DEADLINE_S, SLOWER, Failed, Serve, environment, expect, run, until
 
 DRIVER = os.environ["YUEBING_STORE_DRIVER"]
-LEASE_MS = 3000 * SLOWER  # So that nobody loses it on a busy machine.
+LEASE_MS_MAX = 60000  # Of the settings.
+PLAIN_LEASE_MS = 3000  # So that nobody loses it on a busy machine.
+LEASE_MS = PLAIN_LEASE_MS * SLOWER
 LEASE_S = LEASE_MS / 1000.0
 MIB = 1 << 20
 TIERS = ("none", "device", "dram", "ssd", "object")  # As enum yb_client_tier has them.
@@ -141,13 +144,14 @@ class Client:
             except BrokenPipeError:
                 pass
 
-    def send(self, verb, **words):
+    def send(self, verb, ms=10000, **words):
+        words["ms"] = ms * SLOWER
         pairs = [f"{name}={int(value) if isinstance(value, bool) else value}"
                  for name, value in words.items() if value is not None]
         self.process.stdin.write(" ".join([verb, *pairs]) + "\n")
         self.process.stdin.flush()
 
-    def receive(self, seconds=60.0 * SLOWER):
+    def receive(self, seconds=2 * DEADLINE_S):
         readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else ""
         if not line:
@@ -196,7 +200,7 @@ class Client:
 
     # ---- the process ----
 
-    def quit(self, seconds=DEADLINE_S * SLOWER):
+    def quit(self, seconds=DEADLINE_S):
         self.send("quit")
         try:
             self.process.wait(seconds)
@@ -255,9 +259,10 @@ class Role(Serve):
                    if key.split("{")[0] == name and all(one in key for one in wanted))
 
 
-def directory(*words, listen="127.0.0.1:0", lease_ms=LEASE_MS):
-    return Role("--directory-lease-ms", str(lease_ms), *words, listen=listen,
-                command="directory")
+def directory(*words, listen="127.0.0.1:0", lease_ms=PLAIN_LEASE_MS):
+    """`lease_ms`: in a plain build."""
+    lease_ms = min(lease_ms * SLOWER, LEASE_MS_MAX)
+    return Role("--directory-lease-ms", str(lease_ms), *words, listen=listen, command="directory")
 
 
 def node(where, *words, name="n", memory="64m", listen="127.0.0.1:0"):
@@ -268,7 +273,8 @@ def node(where, *words, name="n", memory="64m", listen="127.0.0.1:0"):
 class Store:
     """A directory and nodes n0, n1, ...; `words` go to every node."""
 
-    def __init__(self, nodes=1, memory="64m", words=(), directory_words=(), lease_ms=LEASE_MS):
+    def __init__(self, nodes=1, memory="64m", words=(), directory_words=(),
+                 lease_ms=PLAIN_LEASE_MS):
         self.directory = directory(*directory_words, lease_ms=lease_ms)
         self.nodes = []
         try:

@@ -6,7 +6,7 @@ from yuebing import DEADLINE_S, Serve, Skipped, case, expect, main, run
 
 
 def bench(*words):
-    done = run("bench", *words, "--json", timeout=6 * DEADLINE_S)
+    done = run("bench", *words, "--json", timeout=2 * DEADLINE_S)
     expect(done.code == 0, f"{words}: {done.code}\n{done.err}")
     return done.json()
 
@@ -89,7 +89,7 @@ def _():
 def _():
     with tempfile.TemporaryDirectory(dir=".") as folder:
         done = run("bench", "ssd", "--dir", folder, "--mib", "64", "--records", "2000", "--rounds",
-                   "1", "--json", timeout=6 * DEADLINE_S)
+                   "1", "--json", timeout=2 * DEADLINE_S)
     if done.code != 0 and "no io_uring" in done.err:
         raise Skipped("no io_uring here to compare with")
     expect(done.code == 0, f"{done.code}\n{done.err}")

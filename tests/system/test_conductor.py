@@ -19,9 +19,10 @@ BLOCK = 16
 
 
 def conductor(*words, standalone=True):
+    """Who is registered once is there for as long as a case takes."""
     more = ("--standalone",) if standalone else ()
-    return Serve("--http", "127.0.0.1:0", "--block-tokens", str(BLOCK), *more, *words,
-                 command="conductor")
+    return Serve("--http", "127.0.0.1:0", "--block-tokens", str(BLOCK), "--conductor-expire-ms",
+                 "600000", *more, *words, command="conductor")
 
 
 def ask(server, method, path, body=None, **headers):
@@ -196,8 +197,7 @@ def _():
 def _():
     with Serve("--memory", "8m", command="serve") as store, \
             Relay(store.ready["directory"]) as relay, \
-            conductor("--directory", relay.address, "--conductor-expire-ms", "600000",
-                      standalone=False) as server:
+            conductor("--directory", relay.address, standalone=False) as server:
         where = ("--directory", store.ready["directory"])
         until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
         register(server, node=store.ready["nodes"][0]["name"])

@@ -5,8 +5,8 @@ import json
 import os
 import subprocess
 
-from engines import BY_ADDRESS, DRIVER, Engine, Ways
-from yuebing import (DEADLINE_S, PROGRAM, SLOWER, Skipped, case, environment, expect, folder, main,
+from engines import BY_ADDRESS, DRIVER, PATIENCE_MS, Engine, Ways
+from yuebing import (DEADLINE_S, PROGRAM, Skipped, case, environment, expect, folder, main,
                      new_secret)
 
 BYTES = 8 << 20
@@ -22,7 +22,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 def need(*words):
     """Skip the case where a command does not work."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S * SLOWER,
+        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S,
                               check=False)
     except FileNotFoundError:
         raise Skipped(f"there is no {words[0]}") from None
@@ -33,7 +33,7 @@ def need(*words):
 def doctor(wrapped, address, *options):
     """What `yuebing doctor --peer` says there of shared memory with the engine at `address`."""
     done = subprocess.run([*wrapped, PROGRAM, "doctor", "--peer", address, "--json", *options],
-                          capture_output=True, text=True, timeout=DEADLINE_S * SLOWER,
+                          capture_output=True, text=True, timeout=DEADLINE_S,
                           env=environment(), check=False)
     expect(done.returncode == 0, f"doctor ended with {done.returncode}: {done.stderr}")
     rows = {row["what"]: row for row in json.loads(done.stdout)}
@@ -50,7 +50,7 @@ def move(source, target, peer, local, remote):
         taker[0].do("set", taker[1], 0xee, 0, BYTES)
         batch = source.submit(peer, op, local, BYTES, BY_ADDRESS, items=ITEMS,
                               offset=target.addresses[remote])
-        source.do("wait", batch, 20000 * SLOWER)
+        source.do("wait", batch, PATIENCE_MS)
         ways.append(source.ways(batch, ITEMS))
         found = source.end(batch)
         expect(found == ("OK", ITEMS, 0, 0, BYTES), f"{op}: {found}")
@@ -179,7 +179,7 @@ def _():
 @case("a peer that is not there, or has no transfer engine, is a finding too")
 def _():
     done = subprocess.run([PROGRAM, "doctor", "--peer", "127.0.0.1:1", "--json"],
-                          capture_output=True, text=True, timeout=DEADLINE_S * SLOWER,
+                          capture_output=True, text=True, timeout=DEADLINE_S,
                           env=environment(), check=False)
     row = next(row for row in json.loads(done.stdout) if row["what"] == "peer")
     expect(done.returncode == 1 and row["state"] == "missing", f"{done.returncode} {row}")

@@ -19,7 +19,7 @@ def text(selector):
 
 
 def get(address, path):
-    connection = http.client.HTTPConnection(address, timeout=6 * DEADLINE_S)
+    connection = http.client.HTTPConnection(address, timeout=2 * DEADLINE_S)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -30,7 +30,7 @@ def get(address, path):
 
 def listen(address):
     """Ask for the stream and leave it open; returns the socket and the status line."""
-    stream = socket.create_connection(split(address), timeout=6 * DEADLINE_S)
+    stream = socket.create_connection(split(address), timeout=2 * DEADLINE_S)
     stream.sendall(b"GET /v1/cluster/stream HTTP/1.1\r\nHost: x\r\n\r\n")
     return stream, stream.recv(15)
 
@@ -40,7 +40,7 @@ def serve(*words):
 
 
 def post(address, path, body):
-    connection = http.client.HTTPConnection(address, timeout=6 * DEADLINE_S)
+    connection = http.client.HTTPConnection(address, timeout=2 * DEADLINE_S)
     try:
         connection.request("POST", path, json.dumps(body))
         answer = connection.getresponse()
@@ -58,7 +58,7 @@ def what_conductors_do(page, store, conductor):
     address = conductor.ready["http"]
     until(lambda: {post(address, "/v1/move", {"hashes": [key.encode().hex()], "kind": "replicate",
                                               "to": node["name"]})
-                   for node in store.ready["nodes"]} == {200}, "both are told", 6 * DEADLINE_S)
+                   for node in store.ready["nodes"]} == {200}, "both are told", 2 * DEADLINE_S)
     page.wait(f"/^memory: \\d+, P50 /.test({text('#arrivals figcaption')})")
     page.wait("charts.get('arrivals').data.datasets[0].data.some(at => at.y > 0)")
     expect(post(address, "/v1/schedule", {"tokens": "x"}) == 400, "it is refused")
@@ -173,7 +173,7 @@ def _():
             else:
                 stream.close()
             return fine
-        until(again, "the place is free", 6 * DEADLINE_S)
+        until(again, "the place is free", 2 * DEADLINE_S)
         for stream in streams:
             stream.close()
 

@@ -2,7 +2,7 @@
 """A way fails in the middle of a batch: another takes over, every item is moved once."""
 import socket
 
-from engines import BY_ADDRESS, Engine, Failed, cut_unix, sockets, unread
+from engines import BY_ADDRESS, PATIENCE_MS, Engine, Failed, cut_unix, sockets, unread
 from yuebing import LONG, case, expect, main, until
 
 BYTES = 128 << 20  # Longer than it takes to tell an engine something.
@@ -57,7 +57,7 @@ class Duo:
 
     def end(self):
         """Whatever happened: every item once, every byte right, the notification once."""
-        self.source.do("wait", self.batch, 60000)
+        self.source.do("wait", self.batch, PATIENCE_MS)
         found = self.source.poll(self.batch)
         expect(found == ("OK", ITEMS, 0, 0, BYTES), f"{found}")
         self.ways = self.source.ways(self.batch, ITEMS)
@@ -151,14 +151,14 @@ def _():
             path = source.path(peer, "shm")
             expect(path["state"] == "up" and remedy in path["why"], f"{path}")
             batch = source.submit(peer, "read", "y", length, region, items=16)
-            source.do("wait", batch, 20000)
+            source.do("wait", batch, PATIENCE_MS)
             expect(source.ways(batch, 16) == (16, 0, 0), "ordinary memory by another way")
             expect(source.end(batch).status == "OK", "ordinary memory")
             source.do("check", "y", 7, 0, length)
             # What was allocated as shared memory is mapped, and needs no leave of the kernel.
             batch = source.submit(peer, "read", "y", length, BY_ADDRESS, items=16,
                                   offset=target.addresses["z"])
-            source.do("wait", batch, 20000)
+            source.do("wait", batch, PATIENCE_MS)
             expect(source.ways(batch, 16) == (0, 16, 0), "shared memory by another way")
             expect(source.end(batch).status == "OK", "shared memory")
             source.do("check", "y", 8, 0, length)

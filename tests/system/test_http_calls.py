@@ -46,7 +46,7 @@ NO_REQUEST = (
 
 
 def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection(*split(server.ready["http"]), timeout=6 * DEADLINE_S)
+    connection = http.client.HTTPConnection(*split(server.ready["http"]), timeout=2 * DEADLINE_S)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
@@ -140,7 +140,7 @@ def _():
         for sent in NO_REQUEST:
             sent = sent.replace(b"%s", path.encode())
             with socket.create_connection(split(server.ready["http"]),
-                                          timeout=6 * DEADLINE_S) as one:
+                                          timeout=2 * DEADLINE_S) as one:
                 found = b""
                 try:
                     one.sendall(sent)
@@ -197,7 +197,7 @@ def _():
             for name, server in servers.items():
                 state(name, server)
             return slow
-        until(lambda: not left(), "all are cut", 6 * DEADLINE_S)
+        until(lambda: not left(), "all are cut", 2 * DEADLINE_S)
 
 
 main()

@@ -155,9 +155,9 @@ def whole(client, gone=()):
     """Each block that is not gone becomes known, and all its bytes are right."""
     for keys, size in BLOCKS.items():
         if keys not in gone:
-            until(lambda k=keys: set(client.exist(k, ms=10000 * SLOWER).counted) == {"OK"},
+            until(lambda k=keys: set(client.exist(k, ms=10000).counted) == {"OK"},
                   f"{keys} are known", 60 * SLOWER)
-            client.get(keys, bytes=size, version=1, ms=30000 * SLOWER).all("OK")
+            client.get(keys, bytes=size, version=1, ms=30000).all("OK")
     for keys in gone:
         client.exist(keys).all("NOT_FOUND")
 
@@ -168,14 +168,14 @@ def survives(service, layout):
         one = serve(service, where, layout)
         with Client(one.address) as a:
             for keys, size in BLOCKS.items():
-                a.put(keys, bytes=size, ms=30000 * SLOWER).all("OK")
+                a.put(keys, bytes=size, ms=30000).all("OK")
             stored(one, COUNT)
         expect(one.stop() == 0, "it stops")
         two = serve(service, where, layout)
         with Client(two.address) as a:
             whole(a)
             for keys in gone:
-                a.remove(keys, ms=30000 * SLOWER).all("OK")
+                a.remove(keys, ms=30000).all("OK")
             a.put("late:0-4", bytes=3000).all("OK")
             stored(two, 5)
         two.kill()

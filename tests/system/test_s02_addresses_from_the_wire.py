@@ -3,7 +3,7 @@
 import os
 import struct
 
-from engines import BY_ADDRESS, Engine
+from engines import BY_ADDRESS, PATIENCE_MS, Engine
 from yuebing import SLOWER, Wire, case, crc32c, expect, frame, main, until
 
 BYTES = 64 << 10
@@ -144,7 +144,7 @@ def _():
                       + b"\x11" * 20000)
             until(lambda: target.ask_raw("same", "x", 0x11, 100, 20000) == "ok", "they came")
             expect(target.ask_raw("unregister", "x", 0) == "BUSY", "it is not in use")
-        target.do("unregister", "x", 5000)
+        target.do("unregister", "x", PATIENCE_MS)
         target.do("check", "x", 5, 0, 100)
         target.do("check", "x", 5, 20100, BYTES - 20100)
 

@@ -5,8 +5,8 @@ import signal
 import socket
 import time
 
-from yuebing import (DEADLINE_S, ECHO, SLOWER, Failed, Serve, Wire, case, expect, frame, hello,
-                     main, ping, until)
+from yuebing import (DEADLINE_S, ECHO, Failed, Serve, Wire, case, expect, expect_soon, frame,
+                     hello, main, ping, until)
 
 HALF_HEADERS = 1000
 
@@ -114,7 +114,7 @@ def _():
     for wire in half + idle + mute:
         wire.close()
     expect(code == 0, f"exit code {code}: {server.log[-5:]}")
-    expect(took < 2 * SLOWER, f"the stop took {took:.2f} s: {server.log[-5:]}")
+    expect_soon(took, 2, f"the stop: {server.log[-5:]}")
 
 
 def crowd(server):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """S08: a read that runs out of time, is cancelled or given up; its memory is the caller's again."""
-from engines import ONLY_TCP, Engine
+from engines import ONLY_TCP, PATIENCE_MS, Engine
 from yuebing import LONG, SLOWER, case, expect, main, until, window
 
 BYTES = (256 << 20) if LONG else (32 << 20)
@@ -20,7 +20,7 @@ def _():
         batch = source.submit(peer, "read", "y", BYTES, region, ms=500)
         busy = source.ask_raw("unregister", "y", 0)
         expect(busy == "BUSY" or not ONLY_TCP, "unregistered under a transfer")
-        source.do("wait", batch, 5000)
+        source.do("wait", batch, PATIENCE_MS)
         end = source.poll(batch)
         if end.status != "OK" or ONLY_TCP:  # Shared memory is read without its owner's help.
             expect(end.status == "TIMED_OUT" and not end.in_doubt, f"{end}")
@@ -28,7 +28,7 @@ def _():
             source.do("unregister", "y", 0)
         source.do("set", "y", 0xab, 0, BYTES)
         target.go_on()
-        source.do("drain", peer, 5000)
+        source.do("drain", peer, PATIENCE_MS)
         window(2.0 if LONG else 0.3)
         source.do("same", "y", 0xab, 0, BYTES)
         source.do("release", batch)
@@ -50,7 +50,7 @@ def _():
             if cancels:
                 window(0.05)
                 source.do("cancel", batch)
-            source.do("wait", batch, 5000)
+            source.do("wait", batch, PATIENCE_MS)
             end = source.poll(batch)
             expect(end.status == ("CANCELLED" if cancels else "TIMED_OUT"), f"{end}")
             expect(end.in_doubt or not ONLY_TCP, f"{end}")
@@ -58,7 +58,7 @@ def _():
             expect(source.ask_raw("drain", peer, 100) == "TIMED_OUT", "drained a stopped target")
             expect(source.poll(batch).in_doubt == end.in_doubt, "doubt was lost")
             target.go_on()
-            source.do("drain", peer, 5000)
+            source.do("drain", peer, PATIENCE_MS)
             expect(not source.poll(batch).in_doubt, "drained, and still in doubt")
             target.do("set", "x", 0x11, 0, BYTES)
             window(2.0 if LONG else 0.2)
@@ -89,11 +89,11 @@ def _():
                 target.go_on()
 
         rounds(50)
-        source.do("drain", peer, 5000)
+        source.do("drain", peer, PATIENCE_MS)
         descriptors, memory = source.descriptors(), source.rss()
         theirs = target.descriptors(), target.rss()
         rounds(ROUNDS)
-        source.do("drain", peer, 10000)
+        source.do("drain", peer, PATIENCE_MS)
         until(lambda: source.descriptors() <= descriptors + 4, "descriptors are given back")
         grown = source.rss() - memory
         expect(grown < (8 << 20) * SLOWER, f"{grown} bytes more")
@@ -105,7 +105,7 @@ def _():
         target.do("fill", "x", 4, 0, length)
         expect(source.run(peer, "read", "y", length, region).status == "OK", "afterwards")
         source.do("check", "y", 4, 0, length)
-        target.do("unregister", "x", 5000)
+        target.do("unregister", "x", PATIENCE_MS)
 
 
 main()

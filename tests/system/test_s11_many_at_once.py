@@ -4,8 +4,8 @@ import contextlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
-from engines import Engine
-from yuebing import LONG, SLOWER, Wire, case, expect, main
+from engines import PATIENCE_MS, Engine
+from yuebing import LONG, Wire, case, expect, main
 
 COUNT = 64 if LONG else 16
 BYTES = 4096
@@ -33,7 +33,7 @@ def _():
             for number in range(COUNT):
                 peer = engine.open(addresses[number])
                 end = engine.run(peer, "read", "y", BYTES, regions[number],
-                                 begin=number * BYTES, ms=20000 * SLOWER)
+                                 begin=number * BYTES, ms=20000)
                 if end.status != "OK":
                     bad.append((number, end))
                 engine.do("close", peer)
@@ -51,7 +51,7 @@ def _():
                 expect(engine.run(peer, "read", "z", BYTES, own, offset=other * BYTES).status
                        == "OK", "own memory")
                 engine.do("check", "z", other, 0, BYTES)
-                engine.do("unregister", "y", 1000)
+                engine.do("unregister", "y", PATIENCE_MS)
                 engine.do("close", peer)
 
 

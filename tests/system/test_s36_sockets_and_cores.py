@@ -39,7 +39,7 @@ def _():
             most = max(most, sockets(server.port, ESTABLISHED))
             return all(client.poll() is not None for client in clients)
 
-        until(done, "the clients end", 6 * DEADLINE_S)
+        until(done, "the clients end", 2 * DEADLINE_S)
         for client in clients:
             expect(client.returncode == 0, client.stderr.read().decode())
             client.stderr.close()

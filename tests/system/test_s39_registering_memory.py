@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """S39, registering memory, as two processes: odd sizes, memory that is gone, and use meanwhile."""
-from engines import Engine, Relay
+from engines import PATIENCE_MS, Engine, Relay
 from yuebing import LONG, case, expect, main, until
 
 ODD = 1_000_000_007 if LONG else 100_000_007
@@ -81,7 +81,7 @@ def _():
         if busy == "BUSY":
             expect(end.status == "OK", f"{end}")
             source.do("check", "y", 1, 0, size)
-            target.do("unregister", "x", 5000)
+            target.do("unregister", "x", PATIENCE_MS)
         else:
             expect(end.status in ("STALE", "NOT_FOUND"), f"{busy} {end}")
 

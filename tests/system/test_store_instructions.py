@@ -11,7 +11,7 @@ from yuebing import DEADLINE_S, SLOWER, Serve, case, expect, folder, main, run, 
 
 BLOCK = 16
 NAME = "block-000000"  # With a colon and three digits: 16 bytes, as yb_key_chain() makes them.
-PATIENCE_S = 6 * DEADLINE_S
+PATIENCE_S = 2 * DEADLINE_S
 INSTANCE = {"model": "m", "roles": "both", "incarnation": 1, "kv_bytes": 4096, "layers": 4,
             "prefill_token_ns": 10**7, "step_base_ns": 10**6, "load_rate": 10**10,
             "in_rate": 10**9, "out_rate": 10**9}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """S30, many keys, one death: only what the dead one held goes, and nobody else is suspected."""
 from store import LEASE_S, Store, node
-from yuebing import LONG, SLOWER, case, expect, main, until
+from yuebing import DEADLINE_S, LONG, SLOWER, case, expect, machine_is_busy, main, until
 
-KEYS = 1_000_000 if LONG else 100_000
+KEYS = (1_000_000 if LONG else 100_000) // SLOWER
 PART = KEYS // 10
-BYTES_PER_KEY = 400
+BYTES_PER_KEY = 400  # A sanitizer adds its own.
 
 
 def rss(pid):
@@ -30,7 +30,7 @@ def only_its_keys_vanish():
         b.put(f"d:0-{PART - 1}", bytes=64, batch=8000, preferred="dying", ms=30000).all("OK")
         grown = (rss(store.directory.pid) - before) / KEYS
         print(f"# {grown:.0f} bytes of the directory for each key")
-        expect(grown < BYTES_PER_KEY, f"{grown:.0f} bytes for each key")
+        expect(SLOWER > 1 or grown < BYTES_PER_KEY, f"{grown:.0f} bytes for each key")
         probe = f"k:0-{min(30000, KEYS - PART) - 1}"
         a.loop(0, "exist", probe, batch=3000, threads=1)
         until(lambda: a.loops(0)["calls"] >= 50, "it is measured")
@@ -41,12 +41,13 @@ def only_its_keys_vanish():
         until(lambda: len(b.nodes()) == 74, "64 more are known")
         dying.kill()
         until(lambda: b.exist("d:0-99").counted["NOT_FOUND"] == 100, "its keys vanish",
-              LEASE_S + 5 * SLOWER)
-        until(lambda: len(b.nodes()) == 73, "it is no member any more", LEASE_S + 5 * SLOWER)
+              LEASE_S + DEADLINE_S)
+        until(lambda: len(b.nodes()) == 73, "it is no member any more", LEASE_S + DEADLINE_S)
         found = a.unloop(0)
         expect(set(found["items"]) == {"OK"}, f"{found}")
         print(f"# exist of 3000: {quiet['p99_us']} us when quiet, {found['p99_us']} us meanwhile")
-        expect(found["p99_us"] < 5 * max(quiet["p99_us"], 20000), f"{quiet} {found}")
+        expect(found["p99_us"] < 5 * max(quiet["p99_us"], 20000) or machine_is_busy(),
+               f"{quiet} {found}")
         states = {one["state"] for one in b.nodes()}
         expect(states == {"serving"}, f"{states}")
         expect(nine.metric("yuebing_node_registered_total") == 9, "nobody had to register again")

@@ -6,8 +6,9 @@ import os
 import socket
 import time
 
-from store import LEASE_S, MIB, Store
-from yuebing import SLOWER, Skipped, case, expect, main, until, window
+from store import LEASE_S, Store
+from yuebing import (DEADLINE_S, Skipped, case, expect, expect_soon, machine_is_busy, main, until,
+                     window)
 
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # The same numbers on every architecture.
 
@@ -68,33 +69,34 @@ def failed(loop):
 
 
 def quiet_again(client, seconds):
-    """Fewer than 1 % of the puts of a quarter of a second fail, `seconds` from now at latest."""
+    """Wait until fewer than 1 % of the puts of a quarter of a second fail: soon."""
     begun = time.monotonic()
     while True:
         client.loops(0, reset=1)
         window(0.25)
         found = client.loops(0)
         if found["keys"] > 0 and failed(found) <= found["keys"] / 100:
-            return time.monotonic() - begun
-        expect(time.monotonic() - begun < seconds, f"puts still fail after {seconds} s: {found}")
+            break
+        expect(time.monotonic() - begun < DEADLINE_S, f"puts still fail: {found}")
+    expect_soon(time.monotonic() - begun, seconds, "puts failed for")
 
 
 @case("a node dies under load: puts go elsewhere within a second, its keys fail fast")
 def dead_node():
-    with Store(nodes=3, memory="128m", lease_ms=3000 * SLOWER) as store, \
+    with Store(nodes=3, memory="128m") as store, \
             store.client(no_shm=1) as a, store.client(no_shm=1) as b:
         b.put("dead:0-9", bytes=1000, preferred="n0").all("OK")
         a.loop(0, "put", "load", fresh=1, batch=4, bytes=16384, threads=4, ms=3000)
         until(lambda: a.loops(0)["keys"] > 200, "it is loaded")
         expect(failed(a.loops(0)) == 0, "all is well")
         store.nodes[0].kill()
-        quiet_again(a, 1.0 * SLOWER + 0.5)
+        quiet_again(a, 1.5)
         found = b.get("dead:0-9", bytes=1000, ms=10000)
-        expect(found["ms"] < 2000 * SLOWER, f"{found}")
+        expect_soon(found["ms"] / 1000, 2, f"{found}")
         found.all("PEER_LOST", "UNREACHABLE", "REFUSED", "NOT_FOUND", "TIMED_OUT")
         found = a.unloop(0)
-        expect(found["late"] == 0, f"{found}")
-        until(lambda: len(b.nodes()) == 2, "it is no member any more", 3 * SLOWER + LEASE_S + 5)
+        expect(found["late"] == 0 or machine_is_busy(), f"{found}")
+        until(lambda: len(b.nodes()) == 2, "it is no member any more", LEASE_S + DEADLINE_S)
         b.get("dead:0-9", bytes=1000).all("NOT_FOUND")
 
 
@@ -111,9 +113,9 @@ def sick_port():
         a.loop(0, "put", "load", fresh=1, batch=4, bytes=4096, threads=2, rest_us=1000, ms=3000)
         until(lambda: a.loops(0)["keys"] > 200, "it is loaded")
         sick = Sick(sick_one)
-        quiet_again(a, 1.0 * SLOWER + 0.5)
+        quiet_again(a, 1.5)
         found = b.get("there:0-9", bytes=1000, ms=10000)
-        expect(found["ms"] < 2000 * SLOWER, f"{found}")
+        expect_soon(found["ms"] / 1000, 2, f"{found}")
         found.all("PEER_LOST", "UNREACHABLE", "REFUSED", "TIMED_OUT")
         expect(len(b.nodes()) == 2, "reports never remove a member")
         before = sick_one.metric("yuebing_node_puts_total", status="OK")
@@ -125,7 +127,7 @@ def sick_port():
               "it is used again")
         until(lambda: b.get("there:0-9", bytes=1000).sound().counted["OK"] == 10, "its keys too")
         found = a.unloop(0)
-        expect(found["late"] == 0, f"{found}")
+        expect(found["late"] == 0 or machine_is_busy(), f"{found}")
 
 
 @case("a newcomer among full nodes gets at most twice its fair share, and no whole batch")

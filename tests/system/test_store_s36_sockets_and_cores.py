@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """S36 for the store: connections are few and kept, and who waits or is idle uses no processor."""
 import os
-import socket
 
 from store import MIB, Store
-from yuebing import LONG, SLOWER, case, cpu_seconds, expect, main, window
+from yuebing import LONG, SLOWER, case, cpu_seconds, expect, machine_is_busy, main, window
 
 CONNECTIONS_MAX = 8  # Of one client to one node.
-CALLS = 30_000 if LONG else 6_000
+CALLS = (30_000 if LONG else 6_000) // SLOWER
 
 
 def connections(pid, port):
@@ -45,7 +44,8 @@ def few_connections():
             most = max(most, *(connections(client.pid, one.port) for one in store.nodes))
             window(0.05)
         found = client.unloop(0)
-        expect(found["wrong"] == found["late"] == 0 and set(found["items"]) == {"OK"}, f"{found}")
+        expect(found["wrong"] == 0 and set(found["items"]) == {"OK"}, f"{found}")
+        expect(found["late"] == 0 or machine_is_busy(), f"{found}")
         expect(0 < most <= CONNECTIONS_MAX, f"{most} connections to one node")
         waiting = sum(time_wait(one.port) for one in (*store.nodes, store.directory))
         expect(waiting < 100, f"{waiting} sockets in TIME_WAIT")
@@ -60,7 +60,8 @@ def large_values():
         window(1.0)
         most = max(connections(client.pid, one.port) for one in store.nodes)
         found = client.unloop(0)
-        expect(found["wrong"] == found["late"] == 0 and set(found["items"]) == {"OK"}, f"{found}")
+        expect(found["wrong"] == 0 and set(found["items"]) == {"OK"}, f"{found}")
+        expect(found["late"] == 0 or machine_is_busy(), f"{found}")
         expect(0 < most <= CONNECTIONS_MAX, f"{most} connections to one node")
 
 

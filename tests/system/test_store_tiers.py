@@ -30,12 +30,12 @@ def stored(role, count):
 
 
 def known(client, keys, count):
-    until(lambda: client.exist(keys, ms=10000 * SLOWER).counted["OK"] == count, f"{keys} are known")
+    until(lambda: client.exist(keys, ms=10000).counted["OK"] == count, f"{keys} are known")
 
 
 def gone(client, keys, count):
     """Nobody has them; that is said when all nodes have named what they have."""
-    until(lambda: client.exist(keys, ms=10000 * SLOWER).all("NOT_FOUND", "REBUILDING").counted[
+    until(lambda: client.exist(keys, ms=10000).all("NOT_FOUND", "REBUILDING").counted[
         "NOT_FOUND"] == count, f"{keys} are gone")
 
 
@@ -113,12 +113,12 @@ def more_than_memory():
                 Client(one.address) as a:
             for number in range(12):
                 a.put(f"k:{number * 100}-{number * 100 + 99}", bytes=40000,
-                      ms=20000 * SLOWER).all("OK")
+                      ms=20000).all("OK")
                 if policy == "through":
                     stored(one, 100 * (number + 1))
                 else:
                     time.sleep(0.2)
-            found = a.get("k:0-1199", bytes=40000, ms=30000 * SLOWER).sound()
+            found = a.get("k:0-1199", bytes=40000, ms=30000).sound()
             expect(set(found.counted) <= {"OK", "NOT_FOUND"}, f"{found.counted}")
             least = 1200 if policy == "through" else 600
             expect(found.counted["OK"] >= least, f"{policy}: {found.counted}")
@@ -177,11 +177,11 @@ def fetched():
                 a.put("m:0-9", bytes="5000,70000").all("OK")
                 a.get("first:0", bytes=5000).all("OK")  # It forecasts by what it has done.
                 found = a.fetch("k:0-99,m:0-9,none:0-0", bytes="5000,70000", version=1,
-                                ms=30000 * SLOWER).each(*["OK"] * 110, "NOT_FOUND")
+                                ms=30000).each(*["OK"] * 110, "NOT_FOUND")
                 expect(found.tiers == [tier] * 100 + ["dram"] * 10 + ["none"], f"{found.tiers}")
                 expect(two.metric("yuebing_node_loaded_total") == 101, "each came up once")
                 forecasts(two, tier)
-                again = a.fetch("k:0-99", bytes="5000,70000", ms=30000 * SLOWER).all("OK")
+                again = a.fetch("k:0-99", bytes="5000,70000", ms=30000).all("OK")
                 expect(set(again.tiers) == {"dram"}, f"they stay in memory: {again.tiers}")
 
 
@@ -198,7 +198,7 @@ def kill_rounds():
             with Client(one.address) as a, Client(one.address) as b:
                 until(lambda: a.exist("probe:0-0", ms=2000).counted["REBUILDING"] == 0, "it serves")
                 for past in range(number):
-                    found = a.exist(f"gone{past}:0-9", ms=10000 * SLOWER).sound()
+                    found = a.exist(f"gone{past}:0-9", ms=10000).sound()
                     expect(found.counted["OK"] == 0, f"round {number}: removed ones: {found}")
                 for key, version in enumerate(versions):
                     found = a.get(f"up:{key}-{key}", bytes=3000, version="any").sound()
@@ -219,7 +219,7 @@ def kill_rounds():
             until(lambda: a.exist("probe:0-0", ms=2000).counted["REBUILDING"] == 0, "it serves")
             for past in range(ROUNDS):
                 found = a.get(f"keep{past}:0-49,load{past}:0-99", bytes=20000,
-                              ms=30000 * SLOWER).sound()
+                              ms=30000).sound()
                 expect(set(found.counted) <= {"OK", "NOT_FOUND"}, f"round {past}: {found.counted}")
                 gone(a, f"gone{past}:0-9", 10)
 

@@ -13,7 +13,7 @@ def store():
 def check(server, a, b, *words, code=0):
     done = run("check", "engine", a.url, b.url, "--json", "--directory",
                server.ready["directory"], "--words", str(WORDS), "--settle-ms", "600", *words,
-               timeout=6 * DEADLINE_S)
+               timeout=2 * DEADLINE_S)
     if "libcurl" in done.err:
         raise Skipped(done.err.strip())
     expect(done.code == code, f"{done.code}: {done.out} {done.err}")

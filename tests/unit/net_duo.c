@@ -633,7 +633,7 @@ caller_init(struct caller *caller, struct duo *duo, uint16_t type)
     caller->call = (struct yb_call){
         .type = type,
         .class = YB_CLASS_FIRST_TOKEN,
-        .deadline_ns = duo_deadline(duo, 10000),
+        .deadline_ns = duo_deadline(duo, duo->sim != NULL ? 10000 : DUO_REAL_S * 1000),
         .reply_body = caller->reply,
         .reply_body_room = sizeof(caller->reply),
         .done = on_done,

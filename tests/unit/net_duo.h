@@ -24,7 +24,7 @@
 #define DUO_HELD_MAX   256u
 #define DUO_IOV_MAX    512u
 #define DUO_OPERATIONS 8192u
-#define DUO_REAL_S     30 /* Only something broken takes so long ... */
+#define DUO_REAL_S     60 /* Only something broken takes so long ... */
 #define DUO_VIRTUAL_S  3000
 #define DUO_SECRET     "secret 0123456789abcdef0123456789abcdef\n"
 
@@ -158,7 +158,8 @@ void duo_pass_ms(struct duo *duo, uint64_t ms);
 /* A number of the net's statistics; labels summed up. */
 uint64_t duo_stat(const struct duo *duo, enum side side, enum yb_net_stat stat);
 
-/* Zero the caller; class FIRST_TOKEN, control lane, deadline in ten seconds. */
+/* Zero the caller; class FIRST_TOKEN, control lane, deadline in ten virtual seconds, or in
+ * DUO_REAL_S. */
 void caller_init(struct caller *caller, struct duo *duo, uint16_t type);
 void caller_body(struct caller *caller, const void *body, uint32_t bytes);
 enum yb_status caller_submit(struct caller *caller);
