@@ -10,7 +10,11 @@
 #include "base/check.h"
 #include "sim/simulator_internal.h"
 
-#define PENDING_MAX 65536u /* Requests that a scheduler follows at a time. */
+#define PENDING_MAX    65536u /* Requests that a scheduler follows at a time. */
+#define HOLDERS_BYTES  64u    /* Of a block and a place, ... */
+#define HOLDERS_PLACES 4u     /* ... and what the set itself takes, in places. */
+#define HOLDERS_MIN    (1ull << 20)
+#define HOLDERS_MAX    (256ull << 20)
 
 static bool
 refuse(char *message, const char *what)
@@ -90,6 +94,17 @@ set_places(const struct yb_simulator *simulator, struct yb_sched *sched)
     return status;
 }
 
+/* Bytes for sets of holders: more than if each block had its own set, with all places in it. The
+ * library's default, which is for a live cluster, would be most of what a short run takes. */
+static uint64_t
+holders_bytes(const struct yb_simulator *simulator)
+{
+    uint64_t bytes = (uint64_t)simulator->trace->block_count *
+                     (simulator->place_count + HOLDERS_PLACES) * HOLDERS_BYTES;
+
+    return bytes < HOLDERS_MIN ? HOLDERS_MIN : bytes < HOLDERS_MAX ? bytes : HOLDERS_MAX;
+}
+
 static enum yb_status
 make_scheds(struct yb_simulator *simulator, char *message)
 {
@@ -102,6 +117,7 @@ make_scheds(struct yb_simulator *simulator, char *message)
         options.struct_bytes = sizeof(options);
         options.places_max = simulator->place_count;
         options.blocks_max = blocks < 1024 ? 1024 : blocks;
+        options.holders_bytes_max = holders_bytes(simulator);
         options.pending_max = simulator->trace->request_count < PENDING_MAX
                                   ? simulator->trace->request_count
                                   : PENDING_MAX;
