@@ -4,6 +4,10 @@
  * the fewest tokens to prefill); others go where the least work was sent within three minutes:
  * alpha x tokens to prefill + beta x requests. Preble measures alpha and beta on its machines; here
  * beta is `weight` (512) times alpha: a request's decode is worth so many tokens of prefill.
+ *
+ * So who has a prompt gets it, however many wait there, and the wait grows for as long as the load
+ * lasts. With `spread_max` a prompt goes there only while requests are spread no further than that,
+ * and else to the queue that is worked off first.
  */
 #include "sched/route.h"
 
@@ -62,10 +66,13 @@ holder_score(const struct yb_sched_view *view, uint32_t place)
 static void
 choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
 {
+    uint32_t most = view->options->spread_max;
     uint32_t place = yb_sched_view_least(view, holder_score);
     uint32_t fresh = yb_sched_view_new_tokens(view, place);
 
-    if (2ull * (view->request->input_tokens - fresh) <= view->request->input_tokens) {
+    if (most != 0 && yb_sched_view_spread(view) > most) {
+        place = yb_sched_view_least(view, yb_sched_view_start_ns);
+    } else if (2ull * (view->request->input_tokens - fresh) <= view->request->input_tokens) {
         place = yb_sched_view_least(view, sent_score);
     }
     yb_sched_plan_local(view, place, plan_out);
