@@ -270,6 +270,13 @@ check_node(struct yb_cli_store *store, const struct yb_wire_member *member, stru
                                                                     numbers->quarantined;
 }
 
+/* Where a pool lies, all ones: its node does not know. */
+static bool
+is_numa_known(const struct yb_wire_node_numbers *numbers)
+{
+    return numbers->numa_node != UINT32_MAX;
+}
+
 static void
 print_checked(FILE *out, const struct yb_wire_member *member, const struct checked *checked)
 {
@@ -288,8 +295,12 @@ print_checked(FILE *out, const struct yb_wire_member *member, const struct check
     fprintf(out, "  %s used of %s = %s live + %s in flight + %s ungranted + %s quarantined: %s\n",
             texts[0], texts[1], texts[2], texts[3], texts[4], texts[5],
             checked->adds_up ? "adds up" : "DOES NOT ADD UP");
-    fprintf(out, "  %" PRIu64 " blocks, longest free piece %s, pages of %s%s\n", numbers->blocks,
+    fprintf(out, "  %" PRIu64 " blocks, longest free piece %s, pages of %s%s", numbers->blocks,
             texts[6], texts[7], numbers->page_bytes > 4096 ? " (huge)" : "");
+    if (is_numa_known(numbers)) {
+        fprintf(out, " on NUMA node %" PRIu32, numbers->numa_node);
+    }
+    fputc('\n', out);
     fprintf(out,
             "  %" PRIu64 " puts, %" PRIu64 " gets, %" PRIu64 " hits, %" PRIu64 " evicted, %" PRIu64
             " refused for want of room\n",
@@ -324,6 +335,8 @@ checked_json(const struct yb_wire_member *member, const struct checked *checked)
                       "gets", (json_int_t)n->gets, "hits", (json_int_t)n->hits, "evicted",
                       (json_int_t)n->evicted, "refused_space", (json_int_t)n->refused_space,
                       "lease_left_ms", (json_int_t)n->lease_left_ms));
+        json_object_set_new(row, "numa_node",
+                            is_numa_known(n) ? json_integer(n->numa_node) : json_null());
     }
     return row;
 }

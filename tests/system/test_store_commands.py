@@ -157,6 +157,16 @@ def _():
         expect(told(server, "explain", "there")["fate"] == "flushed", "flushed")
 
 
+def numa_nodes():
+    """What a pool may say that it lies on: a node of this machine, or that it does not know."""
+    try:
+        with open("/sys/devices/system/node/online", encoding="ascii") as file:
+            ranges = [part.split("-") for part in file.read().strip().split(",")]
+    except FileNotFoundError:
+        return {None}
+    return {None, *(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))}
+
+
 @case("node check: every byte of every node is accounted for")
 def _():
     with store("--nodes", "3") as server:
@@ -168,6 +178,7 @@ def _():
             expect(node["consistent"] and node["used"] == node["live"] + node["in_flight"]
                    + node["ungranted"] + node["quarantined"], str(node))
             expect(node["page_bytes"] >= 4096, str(node))
+            expect(node["numa_node"] in numa_nodes(), str(node))
         expect(command(server, "node", "check")[0].count(b"adds up") == 3, "as text")
 
 

@@ -506,6 +506,30 @@ test_directory_more__a_key_that_is_gone_is_explained(void **state)
     assert_int_equal(explain(&stage->other, stage_hash(1)).fate, YB_WIRE_FATE_NEVER_PUT);
 }
 
+static void
+test_directory_more__a_block_that_is_being_written_is_explained(void **state)
+{
+    struct stage *stage = with_nodes(state, 1);
+    struct yb_wire_explanation found;
+
+    assert_int_equal(
+        stage_intent(&stage->client, YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 7, 50000).status,
+        YB_OK);
+    found = explain(&stage->client, stage_hash(1));
+    assert_int_equal(found.presence, YB_WIRE_PRESENCE_IN_PROGRESS);
+    assert_int_equal(found.hidden, 0);
+    assert_int_equal(found.count, 0);
+    assert_true(found.eta_us > 0 && found.eta_us <= 50000);
+    assert_int_equal(explain(&stage->other, stage_hash(1)).presence,
+                     YB_WIRE_PRESENCE_ABSENT); /* Of another tenant. */
+    stage_pass_ms(stage, 500);                 /* Its writer is gone. */
+    found = explain(&stage->client, stage_hash(1));
+    assert_int_equal(found.presence, YB_WIRE_PRESENCE_ABSENT);
+    assert_int_equal(found.fate, YB_WIRE_FATE_NEVER_PUT);
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 8, 1);
+    assert_int_equal(explain(&stage->client, stage_hash(1)).presence, YB_WIRE_PRESENCE_PRESENT);
+}
+
 /* A node still serves what was removed: what was put since is not there, and it is told why. */
 static void
 test_directory_more__a_block_that_is_not_shown_yet_is_explained(void **state)
@@ -713,6 +737,7 @@ main(void)
         TEST(keys_and_parents_travel_with_events_if_they_are_wanted),
         TEST(a_snapshot_names_every_replica_once),
         TEST(a_key_that_is_gone_is_explained),
+        TEST(a_block_that_is_being_written_is_explained),
         TEST(a_block_that_is_not_shown_yet_is_explained),
         TEST(what_a_gate_declined_is_explained_to_its_tenant),
         TEST(numbers_are_told),
