@@ -139,12 +139,15 @@ conductor_settled(struct yb_demo_column *column, const struct yb_demo_cluster *c
                   struct yb_curl *curl)
 {
     json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/audit", NULL, NULL);
-    bool settled =
-        told != NULL && yb_ask_number(told, "open") == 0 && yb_ask_number(told, "requests") == 0;
+    uint64_t open = yb_ask_number(told, "open");
+    uint64_t watched = yb_ask_number(json_object_get(told, "open_for"), "watched");
+    bool settled;
 
     column->issued = yb_ask_number(told, "issued");
     column->terminal = yb_ask_number(told, "terminal");
-    column->open = yb_ask_number(told, "open");
+    column->watched = watched < open ? watched : open;
+    column->open = open - column->watched;
+    settled = told != NULL && column->open == 0 && yb_ask_number(told, "requests") == 0;
     json_decref(told);
     return settled;
 }

@@ -362,7 +362,7 @@ as_promised(const struct live *live)
         if (column->answered < column->asked) {
             return fail(live, column->name, column->unanswered);
         }
-        if (column->issued != column->terminal + column->open || column->open > 0) {
+        if (column->issued != column->terminal + column->watched || column->open > 0) {
             return fail(live, column->name, "an instruction did not end");
         }
     }

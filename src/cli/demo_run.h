@@ -82,6 +82,7 @@ struct yb_demo_column {
     uint64_t load_predicted_us, load_us;        /* Sums over loads. */
     double ttft_predicted_ns, ttft_measured_ns; /* Sums. */
     uint64_t issued, terminal, open;
+    uint64_t watched;   /* Came ahead of time, and who reads them is open: not in `open`. */
     uint64_t links_cut; /* In chaos. */
     struct yb_demo_moves fetches;
     struct yb_demo_moves streams; /* Of computed blocks to where the answer goes on. */

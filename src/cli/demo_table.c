@@ -322,6 +322,7 @@ counts_json(const struct yb_demo_column *column)
         {"instructions_issued", column->issued},
         {"instructions_terminal", column->terminal},
         {"instructions_open", column->open},
+        {"instructions_watched", column->watched},
         {"links_cut", column->links_cut},
         {"memory_bytes", column->memory_bytes},
     };

@@ -29,6 +29,32 @@ ask(struct yb_cli *cli, const char *address)
     return json;
 }
 
+/* What the open ones wait for. */
+static void
+print_open(FILE *out, const json_t *open_for)
+{
+    static const struct {
+        const char *name;
+        const char *text;
+    } reasons[] = {
+        {"engine", "an engine will say"},
+        {"awaited", "wait for their blocks, their time or room"},
+        {"under_way", "are under way"},
+        {"watched", "came, and are watched for who reads them"},
+    };
+    const char *before = ": ";
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        const uint64_t count = yb_ask_number(open_for, reasons[i].name);
+
+        if (count > 0) {
+            fprintf(out, "%s%" PRIu64 " %s", before, count, reasons[i].text);
+            before = ", ";
+        }
+    }
+    (void)fputc('\n', out);
+}
+
 int
 yb_cli_trace_audit(struct yb_cli *cli)
 {
@@ -53,8 +79,9 @@ yb_cli_trace_audit(struct yb_cli *cli)
     }
     fprintf(cli->out,
             "instructions issued %" JSON_INTEGER_FORMAT ", ended %" JSON_INTEGER_FORMAT
-            ", open %" JSON_INTEGER_FORMAT "\n",
+            ", open %" JSON_INTEGER_FORMAT,
             issued, terminal, open);
+    print_open(cli->out, json_object_get(audit, "open_for"));
     json_decref(audit);
     return code;
 }

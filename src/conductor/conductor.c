@@ -918,6 +918,7 @@ yb_conductor_info(const struct yb_conductor *conductor, struct yb_conductor_info
         .windowed = conductor->windowed,
     };
     memcpy(info_out->outcomes, conductor->outcomes, sizeof(info_out->outcomes));
+    info_out->carried_open = conductor->carried_open;
     memcpy(info_out->rejected_for, conductor->rejected_for, sizeof(info_out->rejected_for));
     for (uint32_t i = 0; i < conductor->seats_used; i++) {
         info_out->instances += conductor->seats[i].kind == YB_CONDUCTOR_INSTANCE;

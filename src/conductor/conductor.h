@@ -233,9 +233,10 @@ struct yb_conductor_info {
     uint64_t refused_blocks;
     uint64_t issued; /* Instructions. */
     uint64_t outcomes[YB_CONDUCTOR_OUTCOMES];
-    uint64_t hot;      /* Instructions that heat asked for, ... */
-    uint64_t windowed; /* ... and those that the window has wait. */
-    struct {           /* Of each model; size 0: nothing was measured yet. */
+    uint64_t carried_open; /* Of those that are open, what the conductor has carried out. */
+    uint64_t hot;          /* Instructions that heat asked for, ... */
+    uint64_t windowed;     /* ... and those that the window has wait. */
+    struct {               /* Of each model; size 0: nothing was measured yet. */
         uint32_t size;
         uint64_t lead_ns; /* So long before it is wanted a move begins. */
     } windows[YB_CONDUCTOR_MODELS_MAX];

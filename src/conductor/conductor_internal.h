@@ -101,7 +101,8 @@ struct yb_conductor {
     uint64_t expired;
     uint64_t issued;
     uint64_t outcomes[YB_CONDUCTOR_OUTCOMES];
-    uint8_t *record; /* Room for one. */
+    uint64_t carried_open; /* Of those that are open, what the conductor has carried out. */
+    uint8_t *record;       /* Room for one. */
 };
 
 /* A decision's number names the model and the scheduler's own number. */

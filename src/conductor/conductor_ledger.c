@@ -31,6 +31,7 @@ end_instruction(struct yb_conductor *conductor, struct yb_conductor_open *open, 
     conductor->outcomes[outcome]++;
     YB_ASSERT(conductor->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN] > 0);
     conductor->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN]--;
+    conductor->carried_open -= open->carried >> index & 1;
 }
 
 /* A request is over; what is open of it ends with that. */
@@ -68,6 +69,7 @@ yb_conductor_ledger_add(struct yb_conductor *conductor, const struct yb_conducto
     conductor->open_count++;
     conductor->issued += row->count;
     conductor->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN] += row->count;
+    conductor->carried_open += (uint32_t)__builtin_popcount(row->carried);
 }
 
 /* ---- moves of no request --------------------------------------------------------------------- */
@@ -92,6 +94,7 @@ yb_conductor_ledger_add_loose(struct yb_conductor *conductor, uint64_t until_ns)
     conductor->loose_open++;
     conductor->issued++;
     conductor->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN]++;
+    conductor->carried_open++;
     return id;
 }
 
@@ -108,6 +111,7 @@ loose_end(struct yb_conductor *conductor, uint64_t id, uint8_t outcome)
     conductor->loose_open--;
     conductor->outcomes[outcome]++;
     conductor->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN]--;
+    conductor->carried_open--;
 }
 
 void

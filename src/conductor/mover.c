@@ -4,6 +4,7 @@
  *
  *     a piece:  LOOKS --where each value is--> MOVES, once for each node that has some of them
  *                 ^                              |          \-> LEAVES, of a migration
+ *                 |                              |          \-> WATCHES, of a prefetch
  *                 +-- not there yet, or the node has begun another life
  */
 #include "conductor/mover.h"
@@ -318,6 +319,7 @@ write_instruction(struct yb_mover_piece *piece, const struct yb_mover_node *to,
         .reason = order->reason,
         .class = order->work_class,
         .leaves = leaves,
+        .tells = 1,
         .address = yb_wire_text_of(source != NULL ? source->address : ""),
         .tenant = yb_wire_text_of(order->tenant[0] != '\0' ? order->tenant : TENANT),
         .blocks = {.count = piece->asked_count, .native = blocks},
@@ -401,9 +403,49 @@ take_record(struct yb_mover_piece *piece, const struct yb_wire_instruction_recor
 }
 
 static void
+on_watched(struct yb_call *call)
+{
+    struct yb_mover_piece *piece = call->owner;
+    struct yb_wire_instruction_record record;
+
+    call_end(piece);
+    if (call->status == YB_OK &&
+        yb_wire_instruction_record_decode(piece->reply, call->reply_body_bytes, &record, NULL) ==
+            YB_OK) {
+        for (uint32_t i = 0; i < record.outcomes.count; i++) {
+            struct yb_wire_instruction_outcome told;
+
+            yb_wire_instruction_outcome_at(&record.outcomes, i, &told);
+            piece->of->what[YB_WIRE_INSTRUCTED_UNUSED] += told.what == YB_WIRE_INSTRUCTED_UNUSED;
+        }
+    }
+    move_next(piece);
+}
+
+/* All of the message came; ask who reads it. Returns whether a call is under way: what is not known
+ * of readers changes nothing of what came. */
+static bool
+watch(struct yb_mover_piece *piece, struct yb_mover_peer *peer, uint32_t number)
+{
+    const struct yb_mover_node *to = yb_mover_node_named(piece->mover, piece->of->order->to);
+    const struct yb_wire_instruction_watch body = {.incarnation = to != NULL ? to->incarnation : 0,
+                                                   .watched = number};
+    size_t length = 0;
+
+    if (number == 0 || to == NULL) {
+        return false;
+    }
+    YB_ASSERT(yb_wire_instruction_watch_encode(&body, piece->body, sizeof(piece->body), &length) ==
+              YB_OK);
+    piece->phase = YB_MOVER_WATCHES;
+    return ask(piece, peer, YB_WIRE_NODE_TYPE_INSTRUCT_WATCH, length, on_watched) == YB_OK;
+}
+
+static void
 on_record(struct yb_call *call)
 {
     struct yb_mover_piece *piece = call->owner;
+    struct yb_mover_peer *peer = piece->peer;
     struct yb_wire_instruction_record record;
     enum yb_status status = call->status;
 
@@ -414,7 +456,7 @@ on_record(struct yb_call *call)
     }
     if (status == YB_OK && record.outcomes.count == piece->asked_count) {
         take_record(piece, &record);
-        if (!let_go(piece)) {
+        if (!watch(piece, peer, record.watched) && !let_go(piece)) {
             move_next(piece);
         }
     } else if (is_elsewhere(status)) {
@@ -724,6 +766,30 @@ yb_conductor_mover_take(struct yb_conductor_mover *mover, struct yb_conductor_or
     mover->orders++;
     yb_mover_pump(mover);
     return YB_OK;
+}
+
+/* What its pieces are at. An order whose pieces watch, and which has no other to begin, is watched.
+ */
+struct yb_conductor_orders
+yb_conductor_mover_orders(const struct yb_conductor_mover *mover)
+{
+    struct yb_conductor_orders orders = {0};
+
+    for (const struct yb_mover_order *of = mover->first; of != NULL; of = of->next) {
+        uint32_t moves = 0;
+        uint32_t watches = 0;
+
+        for (uint32_t i = 0; i < YB_MOVER_PIECES && of->under_way > 0; i++) {
+            const struct yb_mover_piece *piece = &mover->pieces[i];
+
+            moves += piece->of == of &&
+                     (piece->phase == YB_MOVER_MOVES || piece->phase == YB_MOVER_LEAVES);
+            watches += piece->of == of && piece->phase == YB_MOVER_WATCHES;
+        }
+        orders.under_way += moves > 0;
+        orders.watched += watches > 0 && watches == of->under_way && of->begun == of->values;
+    }
+    return orders;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

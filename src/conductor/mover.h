@@ -55,6 +55,9 @@ yb_conductor_mover_create(const struct yb_conductor_mover_options *options,
 YB_CHECKED enum yb_status yb_conductor_mover_take(struct yb_conductor_mover *mover,
                                                   struct yb_conductor_order *order);
 
+/* Count the orders that have not ended. */
+struct yb_conductor_orders yb_conductor_mover_orders(const struct yb_conductor_mover *mover);
+
 /* End all orders: CANCELLED. Calls end within the next turns of the loop. */
 void yb_conductor_mover_stop(struct yb_conductor_mover *mover);
 

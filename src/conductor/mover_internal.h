@@ -53,7 +53,7 @@ struct yb_mover_order {
     uint64_t bytes;
 };
 
-enum yb_mover_phase { YB_MOVER_LOOKS, YB_MOVER_MOVES, YB_MOVER_LEAVES };
+enum yb_mover_phase { YB_MOVER_LOOKS, YB_MOVER_MOVES, YB_MOVER_LEAVES, YB_MOVER_WATCHES };
 
 /* Values of an order that are asked for together. */
 struct yb_mover_piece {

@@ -50,6 +50,13 @@ struct yb_conductor_moved {
     char to[YB_CONDUCTOR_ORDER_NAME_BYTES];
 };
 
+/* Orders that have not ended, as of whoever carries them out; the others wait: for their time, for
+ * room, or for blocks that are nowhere yet. */
+struct yb_conductor_orders {
+    uint32_t under_way; /* Nodes move blocks. */
+    uint32_t watched;   /* All that came is there; who reads it is open. */
+};
+
 /* Return how an order that was not begun ended: CANCELLED. */
 struct yb_conductor_moved yb_conductor_order_cancelled(const struct yb_conductor_order *order);
 

@@ -88,6 +88,10 @@ bool yb_conductor_service_wants(struct yb_conductor_service *service, uint64_t i
 void yb_conductor_service_moved(struct yb_conductor_service *service,
                                 const struct yb_conductor_moved *moved);
 
+/* What the orders that have not ended are at, now. Any thread. */
+void yb_conductor_service_orders(struct yb_conductor_service *service,
+                                 const struct yb_conductor_orders *orders);
+
 /* Copy the seed of names; it has begun. */
 void yb_conductor_service_seed(const struct yb_conductor_service *service,
                                uint8_t seed_out[YB_HASH_SEED_BYTES]);

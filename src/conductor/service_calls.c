@@ -593,10 +593,27 @@ instances(struct yb_conductor_service *service, const struct yb_http_asked *aske
     *told = yb_http_json(200, json_pack("{s:o}", "instances", rows));
 }
 
+/* What is open, by what it waits for. What the conductor has carried out waits for its blocks, its
+ * time or room where nothing else is known. */
+static json_t *
+open_json(const struct yb_conductor_info *info, const struct yb_conductor_orders *orders)
+{
+    const uint64_t open = info->outcomes[YB_WIRE_CONDUCTOR_OUTCOME_OPEN];
+    const uint64_t carried = info->carried_open;
+    const uint64_t under_way = orders->under_way < carried ? orders->under_way : carried;
+    const uint64_t left = carried - under_way;
+    const uint64_t watched = orders->watched < left ? orders->watched : left;
+
+    return json_pack("{s:I, s:I, s:I, s:I}", "engine", (json_int_t)(open - carried), "awaited",
+                     (json_int_t)(left - watched), "under_way", (json_int_t)under_way, "watched",
+                     (json_int_t)watched);
+}
+
 static void
 audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
       struct yb_http_told *told)
 {
+    struct yb_conductor_orders orders;
     struct yb_conductor_info info;
     struct yb_conductor *conductor;
     json_t *outcomes;
@@ -610,6 +627,7 @@ audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
         return;
     }
     yb_conductor_info(conductor, &info);
+    orders = service->orders;
     yb_conductor_service_leave(service);
     outcomes = json_object();
     for (uint32_t i = 1; i < YB_CONDUCTOR_OUTCOMES; i++) {
@@ -617,9 +635,10 @@ audit(struct yb_conductor_service *service, const struct yb_http_asked *asked,
         (void)json_object_set_new(outcomes, yb_form_outcomes[i],
                                   json_integer((json_int_t)info.outcomes[i]));
     }
-    *told = yb_http_json(200, json_pack("{s:I, s:I, s:I, s:I, s:o}", "issued",
+    *told = yb_http_json(200, json_pack("{s:I, s:I, s:I, s:o, s:I, s:o}", "issued",
                                         (json_int_t)info.issued, "terminal", (json_int_t)terminal,
-                                        "open", (json_int_t)info.outcomes[0], "requests",
+                                        "open", (json_int_t)info.outcomes[0], "open_for",
+                                        open_json(&info, &orders), "requests",
                                         (json_int_t)info.requests, "outcomes", outcomes));
 }
 
@@ -714,7 +733,8 @@ static const struct call {
      "what an instance says of itself"},
     {"GET", "/v1/conductor", about, NULL, NULL, false, "what is known, and how old it is"},
     {"GET", "/v1/instances", instances, NULL, NULL, false, "instances, and nodes of the store"},
-    {"GET", "/v1/audit", audit, NULL, NULL, false, "instructions: issued, by outcome, open"},
+    {"GET", "/v1/audit", audit, NULL, NULL, false,
+     "instructions: issued, by outcome, open, and what these wait for"},
     {"GET", "/v1/instructions", instructions, NULL, NULL, false,
      "the last instructions of nodes that ended: when, how, from which tier"},
     {"GET", "/v1/openapi.json", openapi, NULL, NULL, false, "this description"},

@@ -63,7 +63,8 @@ struct yb_conductor_service {
     uint64_t events;   /* Changes that it told. */
     struct yb_conductor_moved shown[YB_CONDUCTOR_SHOWN];
     uint64_t shown_ever;
-    uint64_t measured; /* Of these. */
+    struct yb_conductor_orders orders; /* As whoever carries them out told last. */
+    uint64_t measured;                 /* Of these. */
 };
 
 /* The conductor with the lock held; NULL: it has not begun, and nothing is held. */

@@ -184,6 +184,15 @@ yb_conductor_service_moved(struct yb_conductor_service *service,
     yb_conductor_service_leave(service);
 }
 
+void
+yb_conductor_service_orders(struct yb_conductor_service *service,
+                            const struct yb_conductor_orders *orders)
+{
+    yb_lock_acquire(&service->lock);
+    service->orders = *orders;
+    yb_lock_release(&service->lock);
+}
+
 uint32_t
 yb_conductor_service_ended(struct yb_conductor_service *service, uint64_t after,
                            struct yb_conductor_moved *moved_out, uint64_t *last_out)

@@ -32,6 +32,7 @@ struct yb_conductor_carrier {
     /* Of the thread. */
     struct yb_visit visit;
     struct yb_conductor_mover *mover;
+    struct yb_conductor_orders told; /* What its orders are at, as the service knows it. */
 };
 
 enum yb_status
@@ -98,6 +99,18 @@ take_orders(struct yb_conductor_carrier *carrier)
         if (yb_conductor_mover_take(carrier->mover, order) != YB_OK) {
             refuse(carrier, order);
         }
+    }
+}
+
+/* Tell the service what the orders are at, if that is something else. */
+static void
+tell_orders(struct yb_conductor_carrier *carrier)
+{
+    const struct yb_conductor_orders now = yb_conductor_mover_orders(carrier->mover);
+
+    if (now.under_way != carrier->told.under_way || now.watched != carrier->told.watched) {
+        carrier->told = now;
+        yb_conductor_service_orders(carrier->service, &now);
     }
 }
 
@@ -176,6 +189,7 @@ run(void *context)
     while (!atomic_load(&carrier->stopping)) {
         take_orders(carrier);
         yb_loop_turn(carrier->visit.loop, REST_NS);
+        tell_orders(carrier);
     }
     end(carrier);
     return NULL;

@@ -392,6 +392,8 @@ static const struct yb_method methods[] = {
     METHOD(HOLD, "hold", DIRECTORY, false, yb_node_hold_handle, ),
     METHOD(COPY, "copy", DIRECTORY, true, yb_node_copy_handle, ),
     METHOD(INSTRUCT, "instruct", YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN), false, yb_node_instruct_handle, ),
+    METHOD(INSTRUCT_WATCH, "instruct_watch", YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN), false,
+           yb_node_instruct_watch_handle, ),
     METHOD(FETCH_BLOCK, "fetch_block", NODES, false, yb_node_fetch_block_handle, ),
     METHOD(LIST, "list", CLIENTS, false, yb_node_list_handle, ),
     METHOD(REMOVE_UNHELD, "remove_unheld", CLIENTS, true, yb_node_remove_unheld_handle, ),

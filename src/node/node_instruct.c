@@ -9,6 +9,7 @@
  *
  * What came for somebody who waits is held until the deadline. What came ahead of time is not; of
  * that the record waits until each block was read, or made room unread, or the deadline is there.
+ * Whoever wants to be told before (`tells`) gets the record with a number, and asks by that.
  * The deadline does not end a move that is late: the call does, by its own.
  *
  * Up to SLOTS instructions are known at a time; more are AGAIN. Of each, up to WINDOW loads are
@@ -52,7 +53,7 @@ struct block_wanted {
 struct instruction {
     struct yb_timer timer; /* First: its time has come, or there may be room, or it is over. */
     struct yb_node *node;
-    struct yb_request *request;
+    struct yb_request *request; /* NULL: nobody waits for it now. */
     uint32_t slot;
     uint32_t tenant;
     uint64_t id;
@@ -65,6 +66,8 @@ struct instruction {
     uint8_t kind; /* enum yb_wire_instruction_kind */
     uint8_t traffic_class;
     bool leaves;
+    bool tells;       /* The record comes before it is known who reads what came ... */
+    uint32_t watched; /* ... and came, with this number; 0: not yet. `request` is who asks by it. */
     char address[64];
     uint32_t count;
     uint32_t next;      /* Of those that lie below, the first whose load may not have begun. */
@@ -79,6 +82,7 @@ struct instruction {
 
 struct yb_node_instructions {
     bool stopping;
+    uint32_t watches; /* The number that was given last. */
     struct instruction *slots[SLOTS];
 };
 
@@ -106,37 +110,53 @@ since_us(const struct instruction *instruction, uint64_t at_ns)
     return at_ns > instruction->came_ns ? (at_ns - instruction->came_ns) / YB_NS_PER_US : 0;
 }
 
-/* Answer, and forget it. */
+/* Answer whoever waits, if anybody does. */
 static void
-finish(struct instruction *instruction, enum yb_status status)
+answer(struct instruction *instruction, enum yb_status status, uint32_t watched)
 {
-    struct yb_node *node = instruction->node;
+    struct yb_request *request = instruction->request;
     struct yb_wire_instruction_outcome outcomes[YB_WIRE_INSTRUCTION_BLOCKS_MAX];
-    struct yb_wire_instruction_record record = {
+    const struct yb_wire_instruction_record record = {
         .id = instruction->id,
         .bytes = instruction->bytes,
         .started_us = since_us(instruction, instruction->started_ns),
         .finished_us = since_us(instruction, instruction->finished_ns),
         .outcomes = {.count = instruction->count, .native = outcomes},
+        .watched = watched,
     };
     uint8_t out[YB_WIRE_INSTRUCTION_RECORD_BYTES_MAX];
     size_t length = 0;
+
+    if (request == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < instruction->count; i++) {
+        outcomes[i] = instruction->blocks[i].outcome;
+    }
+    YB_ASSERT(yb_wire_instruction_record_encode(&record, out, sizeof(out), &length) == YB_OK);
+    instruction->request = NULL;
+    yb_node_reply(instruction->node, request, status, out, status == YB_OK ? length : 0);
+}
+
+/* Answer, and forget it. */
+static void
+finish(struct instruction *instruction, enum yb_status status)
+{
+    struct yb_node *node = instruction->node;
 
     for (uint32_t i = 0; i < instruction->count; i++) {
         const struct block_wanted *wanted = &instruction->blocks[i];
         struct yb_block *block = yb_block_granted(node->blocks, wanted->hash);
 
-        outcomes[i] = wanted->outcome;
         if (block != NULL && block->awaited == instruction->slot + 1) {
             block->awaited = 0;
         }
         yb_stats_add_at(node->shard, node->stats_first + YB_NODE_STAT_INSTRUCTED,
                         wanted->outcome.what, 0, 1);
     }
-    YB_ASSERT(yb_wire_instruction_record_encode(&record, out, sizeof(out), &length) == YB_OK);
     node->instructions->slots[instruction->slot] = NULL;
     yb_loop_disarm(yb_net_loop(node->net), &instruction->timer);
-    yb_node_reply(node, instruction->request, status, out, status == YB_OK ? length : 0);
+    answer(instruction, status, 0);
     free(instruction->keys);
     free(instruction);
 }
@@ -150,6 +170,10 @@ settle(struct instruction *instruction)
     if (instruction->awaited > 0 && !instruction->short_of &&
         yb_node_now(node) < instruction->deadline_ns && !node->instructions->stopping) {
         yb_loop_arm(yb_net_loop(node->net), &instruction->timer, instruction->deadline_ns);
+        if (instruction->tells) {
+            instruction->watched = ++node->instructions->watches;
+            answer(instruction, YB_OK, instruction->watched);
+        }
         return;
     }
     finish(instruction, node->instructions->stopping ? YB_CLOSED : YB_OK);
@@ -430,8 +454,8 @@ yb_node_instruct_met(struct yb_node *node, struct yb_block *block, bool read)
         }
     }
     instruction->awaited--;
-    if (instruction->awaited == 0 &&
-        instruction->left == 0) { /* From the loop: nobody is inside. */
+    if (instruction->awaited == 0 && instruction->left == 0 &&
+        instruction->request != NULL) { /* From the loop: nobody is inside. */
         yb_loop_arm(yb_net_loop(node->net), &instruction->timer, yb_node_now(node));
     }
 }
@@ -514,6 +538,7 @@ take(struct yb_node *node, struct yb_request *request, struct instruction **inst
     instruction->kind = body.kind;
     instruction->traffic_class = body.class;
     instruction->leaves = body.leaves != 0;
+    instruction->tells = body.tells != 0;
     all->slots[slot] = instruction;
     if (body.not_before_us > 0) {
         yb_loop_arm(yb_net_loop(node->net), &instruction->timer,
@@ -539,6 +564,33 @@ yb_node_instruct_handle(void *service, struct yb_request *request)
     } else if (!yb_timer_is_armed(&instruction->timer)) {
         begin(instruction);
     }
+}
+
+void
+yb_node_instruct_watch_handle(void *service, struct yb_request *request)
+{
+    struct yb_node *node = service;
+    struct yb_wire_instruction_watch body;
+    enum yb_status status =
+        yb_wire_instruction_watch_decode(request->body, request->body_bytes, &body, NULL);
+
+    node->requests++;
+    if (status == YB_OK && (body.incarnation != node->incarnation || !yb_node_serving(node))) {
+        status = YB_FENCED;
+    }
+    for (uint32_t slot = 0; status == YB_OK && slot < SLOTS; slot++) {
+        struct instruction *instruction = node->instructions->slots[slot];
+
+        if (instruction != NULL && instruction->watched == body.watched &&
+            instruction->request == NULL) {
+            instruction->request = request;
+            if (instruction->awaited == 0) { /* While nobody asked. */
+                yb_loop_arm(yb_net_loop(node->net), &instruction->timer, yb_node_now(node));
+            }
+            return;
+        }
+    }
+    yb_node_reply(node, request, status == YB_OK ? YB_NOT_FOUND : status, NULL, 0);
 }
 
 void

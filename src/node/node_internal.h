@@ -581,6 +581,7 @@ YB_CHECKED enum yb_status yb_node_instructions_create(struct yb_node *node);
 void yb_node_instructions_stop(struct yb_node *node);
 void yb_node_instructions_destroy(struct yb_node *node);
 void yb_node_instruct_handle(void *service, struct yb_request *request);
+void yb_node_instruct_watch_handle(void *service, struct yb_request *request);
 
 /* A block that an instruction brought ahead of time was read (`read`), or made room unread. */
 void yb_node_instruct_met(struct yb_node *node, struct yb_block *block, bool read);

@@ -28,6 +28,7 @@ struct want {
     uint8_t kind;
     uint8_t class;
     bool leaves;
+    bool tells;
     uint32_t not_before_ms;
     uint32_t deadline_ms;
     uint64_t grant_off; /* Wrong by so much. */
@@ -71,6 +72,25 @@ in_memory(struct store_world *world, uint32_t number, uint32_t key)
     return yb_block_granted(node_of(world, number)->blocks, store_hash(world, key)) != NULL;
 }
 
+static void
+read_record(const struct store_caller *caller, uint32_t count, struct told *told_out)
+{
+    memset(told_out, 0, sizeof(*told_out));
+    assert_int_equal(yb_wire_instruction_record_decode(caller->reply, caller->call.reply_body_bytes,
+                                                       &told_out->record, NULL),
+                     YB_OK);
+    assert_int_equal(told_out->record.id, 77);
+    assert_int_equal(told_out->record.outcomes.count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct yb_wire_instruction_outcome one;
+
+        yb_wire_instruction_outcome_at(&told_out->record.outcomes, i, &one);
+        assert_int_not_equal(one.what, 0);
+        told_out->what[one.what]++;
+        told_out->tier[one.tier]++;
+    }
+}
+
 static enum yb_status
 instruct(struct store_caller *caller, const struct want *want, struct told *told_out)
 {
@@ -89,6 +109,7 @@ instruct(struct store_caller *caller, const struct want *want, struct told *told
         .kind = want->kind,
         .class = want->class,
         .leaves = want->leaves,
+        .tells = want->tells,
         .tenant = yb_wire_text_of("default"),
         .blocks = {.count = want->count, .native = blocks},
     };
@@ -111,26 +132,36 @@ instruct(struct store_caller *caller, const struct want *want, struct told *told
     body.address = yb_wire_text_of(address);
     body.keys = (struct yb_wire_blob){.bytes = (const uint8_t *)keys, .length = (uint32_t)at};
     assert_int_equal(yb_wire_instruction_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
-    memset(told_out, 0, sizeof(*told_out));
     status = store_caller_ask(caller, store_node(world, want->at), YB_WIRE_NODE_TYPE_INSTRUCT,
                               bytes, length);
     if (status != YB_OK) {
         return status;
     }
-    assert_int_equal(yb_wire_instruction_record_decode(caller->reply, caller->call.reply_body_bytes,
-                                                       &told_out->record, NULL),
-                     YB_OK);
-    assert_int_equal(told_out->record.id, 77);
-    assert_int_equal(told_out->record.outcomes.count, want->count);
-    for (uint32_t i = 0; i < want->count; i++) {
-        struct yb_wire_instruction_outcome one;
-
-        yb_wire_instruction_outcome_at(&told_out->record.outcomes, i, &one);
-        assert_int_not_equal(one.what, 0);
-        told_out->what[one.what]++;
-        told_out->tier[one.tier]++;
-    }
+    read_record(caller, want->count, told_out);
     return YB_OK;
+}
+
+/* Ask who read what came, by the number of the record `told_out`, which is another one then. */
+static enum yb_status
+ask_watched(struct store_caller *caller, uint64_t life_off, struct told *told_out)
+{
+    struct store_world *world = caller->world;
+    const struct yb_wire_instruction_watch body = {
+        .incarnation = node_of(world, 0)->incarnation + life_off,
+        .watched = told_out->record.watched,
+    };
+    const uint32_t count = told_out->record.outcomes.count;
+    uint8_t bytes[64];
+    size_t length = 0;
+    enum yb_status status;
+
+    assert_int_equal(yb_wire_instruction_watch_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    status = store_caller_ask(caller, store_node(world, 0), YB_WIRE_NODE_TYPE_INSTRUCT_WATCH, bytes,
+                              length);
+    if (status == YB_OK) {
+        read_record(caller, count, told_out);
+    }
+    return status;
 }
 
 /* A world whose first node has all blocks on its disk alone. */
@@ -438,7 +469,50 @@ test_instruct__of_a_prefetch_it_is_told_whether_anybody_read_it(void **state)
 }
 
 static void
-test_instruct__a_prefetch_that_makes_room_unread_says_so(void **state)
+test_instruct__whoever_is_told_when_all_came_asks_then_who_reads_it(void **state)
+{
+    struct store_world *world = begin(1, 0);
+    struct store_caller *caller = store_caller_create(world, YB_WIRE_ROLE_ADMIN);
+    struct want want = {.count = 2,
+                        .kind = YB_WIRE_INSTRUCTION_KIND_PREFETCH,
+                        .class = 2,
+                        .tells = true,
+                        .deadline_ms = 5000};
+    uint32_t keys[4] = {0, 1, 2, 3};
+    struct told told, before;
+
+    (void)state;
+    assert_int_equal(instruct(caller, &want, &told), YB_OK);
+    assert_int_equal(told.what[YB_WIRE_INSTRUCTED_MOVED], 2);
+    assert_int_not_equal(told.record.watched, 0);
+    assert_int_equal(ask_watched(caller, 1, &told), YB_FENCED);
+    before = told;
+    before.record.watched++;
+    assert_int_equal(ask_watched(caller, 0, &before), YB_NOT_FOUND);
+    before = told;
+    store_submit(store_op(world, 0, YB_CLIENT_FETCH, keys, 2, 1000)); /* While it is asked. */
+    assert_int_equal(ask_watched(caller, 0, &told), YB_OK);
+    assert_int_equal(told.what[YB_WIRE_INSTRUCTED_MOVED], 2);
+    assert_int_equal(told.record.watched, 0);
+    assert_true(store_settle(world, 60000));
+    assert_int_equal(ask_watched(caller, 0, &before), YB_NOT_FOUND);
+    want.first = 2; /* Read before it is asked: that is not lost. */
+    assert_int_equal(instruct(caller, &want, &told), YB_OK);
+    assert_int_not_equal(told.record.watched, 0);
+    store_submit(store_op(world, 0, YB_CLIENT_FETCH, &keys[2], 2, 1000));
+    assert_true(store_settle(world, 60000));
+    assert_int_equal(ask_watched(caller, 0, &told), YB_OK);
+    assert_int_equal(told.what[YB_WIRE_INSTRUCTED_MOVED], 2);
+    want.first = 4; /* Nobody asks: with its deadline it is over. */
+    assert_int_equal(instruct(caller, &want, &told), YB_OK);
+    assert_int_not_equal(told.record.watched, 0);
+    store_run_ms(world, 6000);
+    assert_int_equal(ask_watched(caller, 0, &told), YB_NOT_FOUND);
+    end(world, &caller);
+}
+
+static void
+make_room(bool tells)
 {
     /* Room for the blocks of one batch of puts, not of two. */
     struct store_world *world = begin(1, 96u << 10);
@@ -447,7 +521,6 @@ test_instruct__a_prefetch_that_makes_room_unread_says_so(void **state)
     uint32_t keys[STORE_BATCH_MAX];
     struct told told;
 
-    (void)state;
     for (uint32_t i = 0; i < STORE_BATCH_MAX; i++) {
         keys[i] = 100 + i;
     }
@@ -461,12 +534,25 @@ test_instruct__a_prefetch_that_makes_room_unread_says_so(void **state)
                               &(struct want){.count = COUNT,
                                              .kind = YB_WIRE_INSTRUCTION_KIND_PREFETCH,
                                              .class = 2,
+                                             .tells = tells,
                                              .deadline_ms = 1800},
                               &told),
                      YB_OK);
+    assert_int_equal(told.record.watched != 0, tells);
+    if (tells) {
+        assert_int_equal(ask_watched(caller, 0, &told), YB_OK);
+    }
     assert_true(store_settle(world, 60000));
     assert_true(told.what[YB_WIRE_INSTRUCTED_UNUSED] > 0);
     end(world, &caller);
+}
+
+static void
+test_instruct__a_prefetch_that_makes_room_unread_says_so(void **state)
+{
+    (void)state;
+    make_room(false);
+    make_room(true);
 }
 
 static void
@@ -504,6 +590,7 @@ main(void)
         cmocka_unit_test(test_instruct__who_wants_what_is_being_copied_joins_that),
         cmocka_unit_test(test_instruct__what_is_nowhere_or_another_one_is_gone),
         cmocka_unit_test(test_instruct__of_a_prefetch_it_is_told_whether_anybody_read_it),
+        cmocka_unit_test(test_instruct__whoever_is_told_when_all_came_asks_then_who_reads_it),
         cmocka_unit_test(test_instruct__a_prefetch_that_makes_room_unread_says_so),
         cmocka_unit_test(test_instruct__every_block_has_an_outcome_when_the_source_dies),
     };

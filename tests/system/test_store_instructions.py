@@ -52,7 +52,8 @@ def ready(server, nodes):
 def audit(server):
     code, found = call(server, "GET", "/v1/audit")
     expect(code == 200 and found["issued"] == found["terminal"] + found["open"] and
-           sum(found["outcomes"].values()) == found["terminal"], f"{found}")
+           sum(found["outcomes"].values()) == found["terminal"] and
+           sum(found["open_for"].values()) == found["open"], f"{found}")
     return found
 
 
@@ -179,6 +180,45 @@ def _():
                        one["tier"] == "object" for one in records(server).values()) or
                    audit(server)["open"] > 0, f"{records(server)}")
             expect(server.metrics()["yuebing_conductor_heat_moves_total"] >= 1, "counted")
+            closed(server)
+
+
+@case("what came ahead of its time is open until somebody reads it, and the account says why")
+def _():
+    with folder() as where:
+        def disk():
+            return Role("--memory", "16m", "--data-dir", os.path.join(where, "data"), "--name", "n",
+                        "--node-ssd-bytes", "64m", "--directory-lease-ms", str(LEASE_MS),
+                        command="serve").begin()
+        store = disk()
+        with Client(store.address) as writer:
+            writer.put(f"{NAME}:100-119", bytes=50000).all("OK")
+            until(lambda: store.metric("yuebing_node_stored_total") >= 20, "they are below")
+        store.kill()
+        with disk() as store, conductor(store.address) as server:
+            until(lambda: call(server, "GET", "/readyz")[0] == 200, "ready", PATIENCE_S)
+            post(server, "/v1/register", **INSTANCE, name="e0", node="n")
+            known(server, 100, 119, "ssd", 20)
+            none = {"engine": 0, "awaited": 0, "under_way": 0, "watched": 0}
+            expect(audit(server)["open_for"] == none, f"{audit(server)}")
+            told = post(server, "/v1/move", hashes=keys(100, 119), to="n", kind="prefetch",
+                        deadline_us=600 * 10**6)
+            until(lambda: audit(server)["open_for"] == {**none, "watched": 1}, "it is watched")
+            expect(told["id"] not in records(server), "it has not ended")
+            done = run("trace", "--audit", "--at", server.ready["http"])
+            expect("open 1: 1 came, and are watched" in done.out, done.out)
+            with Client(store.address) as reader:
+                reader.get(f"{NAME}:100-119", bytes=50000).all("OK")
+            expect(closed(server)["in_time"] == 1, f"{audit(server)}")
+            expect(audit(server)["open_for"] == none, f"{audit(server)}")
+            # What an engine fetches is the engine's to tell of.
+            post(server, "/v1/register", **{**INSTANCE, "name": "e1", "incarnation": 2})
+            decision = post(server, "/v1/schedule", hashes=keys(100, 119), model="m",
+                            not_at="e0")
+            for_engine = sum(one["carrier"] == "engine" for one in decision["instructions"])
+            expect(for_engine > 0 and audit(server)["open_for"]["engine"] == for_engine,
+                   f"{decision} {audit(server)}")
+            post(server, "/v1/done", decision=decision["decision"], stage="ended")
             closed(server)
 
 

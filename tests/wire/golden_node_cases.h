@@ -341,7 +341,7 @@ static enum yb_status
 build_instruction_one(struct golden_buffer *out)
 {
     static const struct yb_wire_instruction_block blocks[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = UINT64_C(0x30000000007), .key_bytes = 3}};
-    struct yb_wire_instruction value = {.incarnation = UINT64_C(0x30000000002), .id = 40, .trace = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .not_before_us = 0, .deadline_us = 20000, .source = UINT64_C(0x30000000001), .kind = 0, .reason = 0, .class = 0, .leaves = 0, .address = {"127.0.0.1:14701", 15}, .tenant = {"default", 7}, .blocks = {1, NULL, blocks}, .keys = {(const uint8_t *)"\153\145\171", 3}};
+    struct yb_wire_instruction value = {.incarnation = UINT64_C(0x30000000002), .id = 40, .trace = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .not_before_us = 0, .deadline_us = 20000, .source = UINT64_C(0x30000000001), .kind = 0, .reason = 0, .class = 0, .leaves = 0, .address = {"127.0.0.1:14701", 15}, .tenant = {"default", 7}, .blocks = {1, NULL, blocks}, .keys = {(const uint8_t *)"\153\145\171", 3}, .tells = 1};
 
     return yb_wire_instruction_encode(&value, out->bytes, out->room, &out->length);
 }
@@ -362,9 +362,29 @@ static enum yb_status
 build_instruction_record_one(struct golden_buffer *out)
 {
     static const struct yb_wire_instruction_outcome outcomes[1] = {{.status = 0, .what = 1, .tier = 2}};
-    struct yb_wire_instruction_record value = {.id = 40, .bytes = 65536, .started_us = 10, .finished_us = 900, .outcomes = {1, NULL, outcomes}};
+    struct yb_wire_instruction_record value = {.id = 40, .bytes = 65536, .started_us = 10, .finished_us = 900, .outcomes = {1, NULL, outcomes}, .watched = 3};
 
     return yb_wire_instruction_record_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+recode_instruction_watch(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_instruction_watch value;
+    enum yb_status status = yb_wire_instruction_watch_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_instruction_watch_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_instruction_watch_one(struct golden_buffer *out)
+{
+    struct yb_wire_instruction_watch value = {.incarnation = UINT64_C(0x30000000002), .watched = 3};
+
+    return yb_wire_instruction_watch_encode(&value, out->bytes, out->room, &out->length);
 }
 
 static enum yb_status
@@ -569,6 +589,7 @@ static const struct golden_case golden_node_cases[] = {
     {"copy_answers-one", 8, build_copy_answers_one, recode_copy_answers},
     {"instruction-one", 96, build_instruction_one, recode_instruction},
     {"instruction_record-one", 40, build_instruction_record_one, recode_instruction_record},
+    {"instruction_watch-one", 16, build_instruction_watch_one, recode_instruction_watch},
     {"fetch_block-one", 32, build_fetch_block_one, recode_fetch_block},
     {"fetched_block-one", 72, build_fetched_block_one, recode_fetched_block},
     {"list_question-prefix", 24, build_list_question_prefix, recode_list_question},

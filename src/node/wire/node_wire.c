@@ -38,8 +38,9 @@ _Static_assert(0 + 8 == YB_WIRE_FLUSH_ANSWER_BYTES, "no gap in flush_answer");
 _Static_assert(20 + 4 == YB_WIRE_HOLDS_BYTES, "no gap in holds");
 _Static_assert(32 + 8 == YB_WIRE_COPIES_BYTES, "no gap in copies");
 _Static_assert(4 + 4 == YB_WIRE_COPY_ANSWERS_BYTES, "no gap in copy_answers");
-_Static_assert(72 + 24 == YB_WIRE_INSTRUCTION_BYTES, "no gap in instruction");
+_Static_assert(73 + 23 == YB_WIRE_INSTRUCTION_BYTES, "no gap in instruction");
 _Static_assert(36 + 4 == YB_WIRE_INSTRUCTION_RECORD_BYTES, "no gap in instruction_record");
+_Static_assert(12 + 4 == YB_WIRE_INSTRUCTION_WATCH_BYTES, "no gap in instruction_watch");
 _Static_assert(24 + 8 == YB_WIRE_FETCH_BLOCK_BYTES, "no gap in fetch_block");
 _Static_assert(64 + 8 == YB_WIRE_FETCHED_BLOCK_BYTES, "no gap in fetched_block");
 _Static_assert(16 + 8 == YB_WIRE_LIST_QUESTION_BYTES, "no gap in list_question");
@@ -97,6 +98,7 @@ yb_wire_node_type_name(uint32_t value)
     case YB_WIRE_NODE_TYPE_LEAVE: return "leave";
     case YB_WIRE_NODE_TYPE_INSTRUCT: return "instruct";
     case YB_WIRE_NODE_TYPE_TIER_STAT: return "tier_stat";
+    case YB_WIRE_NODE_TYPE_INSTRUCT_WATCH: return "instruct_watch";
     default: return "unknown";
     }
 }
@@ -2410,8 +2412,8 @@ yb_wire_copy_answers_decode(const uint8_t *bytes, size_t length, struct yb_wire_
 static bool
 instruction_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 72, 24)) {
-        return yb_wire_bad(error, "instruction", "reserved", "reserved bytes must be zero", (uint64_t)bytes[72]);
+    if (!yb_wire_zero(bytes + 73, 23)) {
+        return yb_wire_bad(error, "instruction", "reserved", "reserved bytes must be zero", (uint64_t)bytes[73]);
     }
     return true;
 }
@@ -2443,6 +2445,9 @@ instruction_check(const struct yb_wire_instruction *value, struct yb_wire_error 
     if (value->keys.length > 131072) {
         return yb_wire_bad(error, "instruction", "keys", "longer than its maximum", (uint64_t)value->keys.length);
     }
+    if (value->tells > 1) {
+        return yb_wire_bad(error, "instruction", "tells", "above its maximum", (uint64_t)value->tells);
+    }
     return true;
 }
 
@@ -2463,6 +2468,7 @@ yb_wire_instruction_load(const uint8_t *bytes, struct yb_wire_instruction *out)
     out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 62)};
     out->blocks = (struct yb_wire_instruction_block_list){yb_wire_get_u32(bytes + 64), NULL, NULL};
     out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 68)};
+    out->tells = yb_wire_get_u8(bytes + 72);
 }
 
 static inline void
@@ -2482,7 +2488,8 @@ yb_wire_instruction_store(const struct yb_wire_instruction *value, uint8_t *byte
     yb_wire_put_u16(bytes + 62, value->tenant.length);
     yb_wire_put_u32(bytes + 64, value->blocks.count);
     yb_wire_put_u32(bytes + 68, value->keys.length);
-    memset(bytes + 72, 0, 24);
+    yb_wire_put_u8(bytes + 72, value->tells);
+    memset(bytes + 73, 0, 23);
 }
 
 static bool
@@ -2582,15 +2589,6 @@ yb_wire_instruction_decode(const uint8_t *bytes, size_t length, struct yb_wire_i
 }
 
 static bool
-instruction_record_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
-{
-    if (!yb_wire_zero(bytes + 36, 4)) {
-        return yb_wire_bad(error, "instruction_record", "reserved", "reserved bytes must be zero", (uint64_t)bytes[36]);
-    }
-    return true;
-}
-
-static bool
 instruction_record_check(const struct yb_wire_instruction_record *value, struct yb_wire_error *error)
 {
     if (value->outcomes.count > 128) {
@@ -2607,6 +2605,7 @@ yb_wire_instruction_record_load(const uint8_t *bytes, struct yb_wire_instruction
     out->started_us = yb_wire_get_u64(bytes + 16);
     out->finished_us = yb_wire_get_u64(bytes + 24);
     out->outcomes = (struct yb_wire_instruction_outcome_list){yb_wire_get_u32(bytes + 32), NULL, NULL};
+    out->watched = yb_wire_get_u32(bytes + 36);
 }
 
 static inline void
@@ -2617,7 +2616,7 @@ yb_wire_instruction_record_store(const struct yb_wire_instruction_record *value,
     yb_wire_put_u64(bytes + 16, value->started_us);
     yb_wire_put_u64(bytes + 24, value->finished_us);
     yb_wire_put_u32(bytes + 32, value->outcomes.count);
-    memset(bytes + 36, 0, 4);
+    yb_wire_put_u32(bytes + 36, value->watched);
 }
 
 static bool
@@ -2685,7 +2684,95 @@ yb_wire_instruction_record_decode(const uint8_t *bytes, size_t length, struct yb
         return YB_PROTOCOL;
     }
     yb_wire_instruction_record_load(bytes, &value);
-    if (!instruction_record_check_fixed(bytes, error) || !instruction_record_check(&value, error) || !instruction_record_take(bytes, length, &value, error)) {
+    if (!instruction_record_check(&value, error) || !instruction_record_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+instruction_watch_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 12, 4)) {
+        return yb_wire_bad(error, "instruction_watch", "reserved", "reserved bytes must be zero", (uint64_t)bytes[12]);
+    }
+    return true;
+}
+
+static bool
+instruction_watch_check(const struct yb_wire_instruction_watch *value, struct yb_wire_error *error)
+{
+    if (value->watched < 1) {
+        return yb_wire_bad(error, "instruction_watch", "watched", "below its minimum", (uint64_t)value->watched);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_instruction_watch_load(const uint8_t *bytes, struct yb_wire_instruction_watch *out)
+{
+    out->incarnation = yb_wire_get_u64(bytes + 0);
+    out->watched = yb_wire_get_u32(bytes + 8);
+}
+
+static inline void
+yb_wire_instruction_watch_store(const struct yb_wire_instruction_watch *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->incarnation);
+    yb_wire_put_u32(bytes + 8, value->watched);
+    memset(bytes + 12, 0, 4);
+}
+
+static bool
+instruction_watch_take(const uint8_t *bytes, size_t length, struct yb_wire_instruction_watch *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_INSTRUCTION_WATCH_BYTES;
+
+    if (at != length) {
+        return yb_wire_bad(error, "instruction_watch", "length", "bytes left over behind the message", length);
+    }
+    (void)bytes;
+    (void)value;
+    return true;
+}
+
+size_t
+yb_wire_instruction_watch_size(const struct yb_wire_instruction_watch *value)
+{
+    (void)value;
+    return (size_t)YB_WIRE_INSTRUCTION_WATCH_BYTES;
+}
+
+enum yb_status
+yb_wire_instruction_watch_encode(const struct yb_wire_instruction_watch *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_INSTRUCTION_WATCH_BYTES;
+
+    if (!instruction_watch_check(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_instruction_watch_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_instruction_watch_store(value, out);
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_instruction_watch_decode(const uint8_t *bytes, size_t length, struct yb_wire_instruction_watch *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_instruction_watch value;
+
+    if (length < YB_WIRE_INSTRUCTION_WATCH_BYTES) {
+        yb_wire_bad(error, "instruction_watch", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_instruction_watch_load(bytes, &value);
+    if (!instruction_watch_check_fixed(bytes, error) || !instruction_watch_check(&value, error) || !instruction_watch_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

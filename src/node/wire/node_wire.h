@@ -54,6 +54,7 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_LEAVE = 111, /* The sender does not want items of its gets or pins any more. Body: `leaves`. No reply body. What waits for a load leaves it, and is answered CANCELLED; the last one out cancels the load. */
     YB_WIRE_NODE_TYPE_INSTRUCT = 112, /* From a conductor, which is an administrator: see to it that blocks lie in this node's memory. Body: `instruction`. Reply: `instruction_record`, once each of them has its outcome. Again is harmless. */
     YB_WIRE_NODE_TYPE_TIER_STAT = 113, /* No body. Reply: `tier_states`. */
+    YB_WIRE_NODE_TYPE_INSTRUCT_WATCH = 114, /* From whoever was told by an `instruction_record` that it is watched who reads what came. Body: `instruction_watch`. Reply: `instruction_record`, when all of it was read, or made room, or the deadline is there. NOT_FOUND: that is not watched, or no more, or somebody asks already. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -1580,7 +1581,8 @@ enum {
     YB_WIRE_INSTRUCTION_AT_TENANT = 62,
     YB_WIRE_INSTRUCTION_AT_BLOCKS = 64,
     YB_WIRE_INSTRUCTION_AT_KEYS = 68,
-    YB_WIRE_INSTRUCTION_AT_RESERVED = 72,
+    YB_WIRE_INSTRUCTION_AT_TELLS = 72,
+    YB_WIRE_INSTRUCTION_AT_RESERVED = 73,
 };
 
 struct yb_wire_instruction {
@@ -1600,6 +1602,9 @@ struct yb_wire_instruction {
     struct yb_wire_text tenant; /* Whose blocks. */
     struct yb_wire_instruction_block_list blocks; /* Which. */
     struct yb_wire_blob keys; /* Their keys, one behind the other. */
+    /* 1: of a prefetch the record comes when the last block has come; who reads them is asked
+     * for by `instruct_watch`. */
+    uint8_t tells;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
@@ -1623,7 +1628,7 @@ enum {
     YB_WIRE_INSTRUCTION_RECORD_AT_STARTED_US = 16,
     YB_WIRE_INSTRUCTION_RECORD_AT_FINISHED_US = 24,
     YB_WIRE_INSTRUCTION_RECORD_AT_OUTCOMES = 32,
-    YB_WIRE_INSTRUCTION_RECORD_AT_RESERVED = 36,
+    YB_WIRE_INSTRUCTION_RECORD_AT_WATCHED = 36,
 };
 
 struct yb_wire_instruction_record {
@@ -1632,6 +1637,8 @@ struct yb_wire_instruction_record {
     uint64_t started_us; /* When the first of them was looked for. */
     uint64_t finished_us; /* When the last of them was here, or was known not to come. */
     struct yb_wire_instruction_outcome_list outcomes; /* In the order of the blocks. */
+    /* Not 0: it is watched under this number who reads what came, for `instruct_watch`. */
+    uint32_t watched;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
@@ -1644,6 +1651,31 @@ YB_CHECKED enum yb_status yb_wire_instruction_record_encode(const struct yb_wire
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_instruction_record_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_instruction_record *out, struct yb_wire_error *error);
+
+/* Say who read what came by an instruction. */
+enum {
+    YB_WIRE_INSTRUCTION_WATCH_BYTES = 16,
+    YB_WIRE_INSTRUCTION_WATCH_BYTES_MAX = 16,
+    YB_WIRE_INSTRUCTION_WATCH_AT_INCARNATION = 0,
+    YB_WIRE_INSTRUCTION_WATCH_AT_WATCHED = 8,
+    YB_WIRE_INSTRUCTION_WATCH_AT_RESERVED = 12,
+};
+
+struct yb_wire_instruction_watch {
+    uint64_t incarnation; /* Of the node that is meant. */
+    uint32_t watched; /* As the record said. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_instruction_watch_size(const struct yb_wire_instruction_watch *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_instruction_watch_encode(const struct yb_wire_instruction_watch *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_instruction_watch_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_instruction_watch *out, struct yb_wire_error *error);
 
 /* One node asks another for a block by its grant. */
 enum {
