@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Every #include in src/ follows tools/layers.txt; bench/ sees the public API, bind/ compat too.
+# What stands for an engine has real times, but for computing: its program uses no simulator.
 import re
 
 import csource
 
+ENGINE = re.compile(r"src/(engine/|cli/engine)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
@@ -30,6 +32,8 @@ def main():
         for match in INCLUDE.finditer(text):
             wanted = match[1].split("/")[0]
             at = f"{name}:{csource.line_of(text, match.start())}:"
+            if wanted == "sim" and ENGINE.match(name):
+                problems.append(f"{at} an engine uses no simulator")
             if wanted == "yuebing" or "/" not in match[1] or wanted not in table:
                 continue  # Public, the same folder by bare name, or a system header.
             if top == "bind" and wanted == "compat":
