@@ -7,7 +7,7 @@
  *     ./loopback QUESTION-BYTES ANSWER-BYTES     prints the median of 20,000, in microseconds
  *
  * is_exist() asks with about 150 bytes and is answered with as many; batch_is_exist() of n keys
- * asks with 16 bytes and is answered with 32 for each.
+ * asks with 16 bytes and is answered with one for each.
  */
 #include <arpa/inet.h>
 #include <errno.h>

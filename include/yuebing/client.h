@@ -145,6 +145,9 @@ struct yb_client_call {
     struct yb_client_put_options put;
     uint32_t hold_ms; /* exist, hold: keep what is there so long; get by `held`: from now on. */
     bool force;       /* remove: even what is held. */
+    /* exist: only each item's `status` is wanted. That takes a byte on the wire instead of 32, so
+     * that a long list is answered sooner; no other result is told, unless the gate is on. */
+    bool brief;
 };
 
 /* Join a cluster. Waits at most `timeout_ns` (0: 10 s) for the directory's first answer. On OK the

@@ -9,6 +9,8 @@
 #include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL /* A table's hash of an id is a few instructions: no call of a library. */
 #include <xxhash.h>
 
 #include "base/check.h"

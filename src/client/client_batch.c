@@ -237,6 +237,7 @@ yb_client_make_batch(enum yb_client_batch_kind kind, struct yb_client_item *item
         .put = call->put,
         .hold_ms = call->hold_ms,
         .force = call->force,
+        .brief = call->brief,
     };
 }
 

@@ -13,7 +13,7 @@
 
 #define REST_NS     (3 * YB_NS_PER_MS)
 #define IOS_DEFAULT 64u
-#define EXIST_STEP  512u /* Keys that are asked for in one message, as long as there are more. */
+#define EXIST_STEP  256u /* Keys that are asked for in one message, as long as there are more. */
 #define HASH_STEP   64u  /* Keys that are hashed before the first of them is looked for. */
 
 static void work_finish(struct yb_core_work *work);
@@ -281,6 +281,36 @@ hash_keys(struct yb_core_work *work, uint32_t first, uint32_t end)
     }
 }
 
+/* Let some items begin their life in the work. */
+static void
+work_items(struct yb_core_work *work, uint32_t first, uint32_t end)
+{
+    struct yb_client_batch *batch = work->batch;
+
+    /* All at once: one by one, compilers make of it what takes ten times as long. */
+    if (end > first) { /* A removal of everything has no items, and perhaps no room. */
+        memset(work->items + first, 0, (size_t)(end - first) * sizeof(*work->items));
+    }
+    for (uint32_t i = first; i < end; i++) {
+        struct yb_client_item *item = &batch->items[i];
+
+        for (uint32_t k = 0; k < item->iov_count; k++) {
+            work->items[i].room += item->iov[k].iov_len;
+        }
+        if (batch->kind == YB_CLIENT_RELEASE) {
+            work->items[i].grant = item->pin;
+        }
+        item->status = YB_IN_PROGRESS;
+        item->bytes = item->grant = item->eta_ns = item->pin = 0;
+        item->size = batch->kind == YB_CLIENT_PUT ? work->items[i].room : 0;
+        item->replicas = 0;
+        item->data = NULL;
+        item->gated = false;
+        item->ready_ns = 0;
+        item->tier = YB_CLIENT_TIER_NONE;
+    }
+}
+
 /* Hash keys and put items into their first list: all of them, or of an EXIST as many as make a
  * message, so that the directory is at work while the rest is hashed. */
 static void
@@ -295,6 +325,9 @@ work_join(struct yb_core_work *work)
         yb_core_pump_soon(work);
     }
     work->joined = first + some;
+    if (batch->kind == YB_CLIENT_EXIST) {
+        work_items(work, first, work->joined);
+    }
     for (uint32_t i = first; i < work->joined; i++) {
         if (batch->kind != YB_CLIENT_RELEASE && (i - first) % HASH_STEP == 0) {
             hash_keys(work, i, work->joined - i < HASH_STEP ? work->joined : i + HASH_STEP);
@@ -345,6 +378,9 @@ static void
 work_over(struct yb_core_work *work, enum yb_status status)
 {
     work->over = true;
+    if (work->batch->kind == YB_CLIENT_EXIST) {
+        work_items(work, work->joined, work->batch->count);
+    }
     while (work->joined < work->batch->count) {
         yb_core_push(work, &work->ready, work->joined++, YB_CORE_READY);
     }
@@ -523,36 +559,6 @@ yb_client_core_fits(const struct yb_client_batch *batch)
     return true;
 }
 
-/* Let the items begin their life in the work. */
-static void
-work_items(struct yb_core_work *work)
-{
-    struct yb_client_batch *batch = work->batch;
-
-    /* All at once: one by one, compilers make of it what takes ten times as long. */
-    if (batch->count > 0) { /* A removal of everything has no items, and perhaps no room. */
-        memset(work->items, 0, (size_t)batch->count * sizeof(*work->items));
-    }
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct yb_client_item *item = &batch->items[i];
-
-        for (uint32_t k = 0; k < item->iov_count; k++) {
-            work->items[i].room += item->iov[k].iov_len;
-        }
-        if (batch->kind == YB_CLIENT_RELEASE) {
-            work->items[i].grant = item->pin;
-        }
-        item->status = YB_IN_PROGRESS;
-        item->bytes = item->grant = item->eta_ns = item->pin = 0;
-        item->size = batch->kind == YB_CLIENT_PUT ? work->items[i].room : 0;
-        item->replicas = 0;
-        item->data = NULL;
-        item->gated = false;
-        item->ready_ns = 0;
-        item->tier = YB_CLIENT_TIER_NONE;
-    }
-}
-
 enum yb_status
 yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch)
 {
@@ -595,7 +601,9 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
         core->works->previous = work;
     }
     core->works = work;
-    work_items(work);
+    if (batch->kind != YB_CLIENT_EXIST) { /* Those of an EXIST begin as they are asked for. */
+        work_items(work, 0, batch->count);
+    }
     yb_loop_arm(yb_net_loop(core->net), &work->deadline, batch->deadline_ns);
     yb_core_pump_soon(work);
     return YB_OK;

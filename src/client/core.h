@@ -101,6 +101,7 @@ struct yb_client_batch {
     struct yb_client_put_options put;
     uint32_t hold_ms; /* EXIST, HOLD, GET by `held`. */
     bool force;       /* REMOVE, REMOVE_ALL. */
+    bool brief;       /* EXIST: nothing is wanted but each item's status. */
     /* Of stripe.h, which alone sets them. */
     bool raw;             /* GET: a manifest is read as what it is. */
     uint16_t block_flags; /* PUT: beside those of `put`. */

@@ -74,6 +74,27 @@ take_place(struct yb_core_work *work, uint32_t index, const struct yb_wire_looku
     yb_core_get_ready(work, index);
 }
 
+/* End an item whose existence was asked. */
+static void
+end_presence(struct yb_core_work *work, uint32_t index, enum yb_wire_presence presence,
+             bool striped)
+{
+    struct yb_client_batch *batch = work->batch;
+
+    work->core->counters.exists += !batch->raw;
+    if (striped) {
+        batch->items[index].size = YB_CORE_STRIPED_SIZE;
+        batch->striped++;
+    }
+    switch (presence) {
+    case YB_WIRE_PRESENCE_PRESENT:
+    case YB_WIRE_PRESENCE_SUSPECT: yb_core_end(work, index, YB_OK); break;
+    case YB_WIRE_PRESENCE_IN_PROGRESS: yb_core_end(work, index, YB_IN_PROGRESS); break;
+    case YB_WIRE_PRESENCE_REBUILDING: yb_core_end(work, index, YB_REBUILDING); break;
+    default: yb_core_end(work, index, YB_NOT_FOUND); break;
+    }
+}
+
 /* What a lookup says of an item whose existence was asked. */
 static void
 take_presence(struct yb_core_work *work, uint32_t index, const struct yb_wire_lookup_answer *answer)
@@ -81,26 +102,16 @@ take_presence(struct yb_core_work *work, uint32_t index, const struct yb_wire_lo
     struct yb_client_item *out = &work->batch->items[index];
     const uint16_t slots[4] = {answer->slot0, answer->slot1, answer->slot2, answer->slot3};
 
-    work->core->counters.exists += !work->batch->raw;
     work->items[index].slot_count = 0; /* Where it would be read, for the gate. */
     for (uint32_t i = 0; i < 4 && slots[i] != 0; i++) {
         work->items[index].slots[work->items[index].slot_count++] = slots[i];
     }
     out->grant = answer->grant;
     out->size = yb_index_size_decode(answer->size_code);
-    if ((answer->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0) {
-        out->size = YB_CORE_STRIPED_SIZE;
-        work->batch->striped++;
-    }
     out->replicas = answer->count;
     out->eta_ns = answer->eta_us * YB_NS_PER_US;
-    switch (answer->presence) {
-    case YB_WIRE_PRESENCE_PRESENT: yb_core_end(work, index, YB_OK); break;
-    case YB_WIRE_PRESENCE_SUSPECT: yb_core_end(work, index, YB_OK); break;
-    case YB_WIRE_PRESENCE_IN_PROGRESS: yb_core_end(work, index, YB_IN_PROGRESS); break;
-    case YB_WIRE_PRESENCE_REBUILDING: yb_core_end(work, index, YB_REBUILDING); break;
-    default: yb_core_end(work, index, YB_NOT_FOUND); break;
-    }
+    end_presence(work, index, (enum yb_wire_presence)answer->presence,
+                 (answer->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0);
 }
 
 static void
@@ -145,6 +156,18 @@ try_again(struct yb_core_io *io, enum yb_status why)
     }
 }
 
+/* What the directory says beside its answers. The work is there until the message is given back. */
+static void
+take_head(struct yb_core_work *work, uint64_t flush, uint64_t members_version)
+{
+    if (flush < work->batch->flush_seen) {
+        work->batch->flush_seen = flush;
+    }
+    if (members_version != work->core->members_version) {
+        yb_core_refresh(work->core);
+    }
+}
+
 static void
 on_lookup(struct yb_call *call)
 {
@@ -156,9 +179,6 @@ on_lookup(struct yb_call *call)
         yb_wire_lookup_answers_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
         answers.answers.count == io->count && yb_core_current(io) &&
         yb_core_epoch(work->core, answers.epoch)) {
-        if (answers.flush < work->batch->flush_seen) {
-            work->batch->flush_seen = answers.flush;
-        }
         for (uint32_t i = 0; i < io->count; i++) {
             struct yb_wire_lookup_answer answer;
 
@@ -169,13 +189,48 @@ on_lookup(struct yb_call *call)
                 take_answer(work, io->items[i], &answer);
             }
         }
-        if (answers.members_version != work->core->members_version) {
-            yb_core_refresh(work->core);
-        }
+        take_head(work, answers.flush, answers.members_version);
     } else {
         try_again(io, call->status != YB_OK ? call->status : YB_PROTOCOL);
     }
     yb_core_io_give(io);
+}
+
+static void
+on_presences(struct yb_call *call)
+{
+    struct yb_core_io *io = call->owner;
+    struct yb_core_work *work = io->work;
+    struct yb_wire_presences answers;
+
+    if (call->status == YB_OK &&
+        yb_wire_presences_decode(io->reply, call->reply_body_bytes, &answers, NULL) == YB_OK &&
+        answers.answers.length == io->count && yb_core_current(io) &&
+        yb_core_epoch(work->core, answers.epoch)) {
+        for (uint32_t i = 0; i < io->count; i++) {
+            uint8_t answer = answers.answers.bytes[i];
+
+            if (work->over) {
+                yb_core_end(work, io->items[i], work->cancelled ? YB_CANCELLED : YB_TIMED_OUT);
+            } else { /* Nothing but a hold takes an interest in what a value consists of. */
+                end_presence(work, io->items[i],
+                             (enum yb_wire_presence)(answer & ~YB_WIRE_PRESENCE_STRIPED),
+                             (answer & YB_WIRE_PRESENCE_STRIPED) != 0 && work->batch->hold_ms != 0);
+            }
+        }
+        take_head(work, answers.flush, answers.members_version);
+    } else {
+        try_again(io, call->status != YB_OK ? call->status : YB_PROTOCOL);
+    }
+    yb_core_io_give(io);
+}
+
+/* Whether an exist may be answered by presences alone: nobody looks at more. */
+static bool
+is_brief(const struct yb_core_work *work)
+{
+    return work->batch->kind == YB_CLIENT_EXIST && work->batch->brief &&
+           work->core->options.reuse_gate == YB_CLIENT_GATE_OFF;
 }
 
 void
@@ -183,10 +238,11 @@ yb_core_lookup_pump(struct yb_core_work *work)
 {
     struct yb_client_batch *batch = work->batch;
     bool exist = batch->kind == YB_CLIENT_EXIST;
+    bool brief = is_brief(work);
+    uint16_t type = brief ? YB_WIRE_DIRECTORY_TYPE_EXIST : YB_WIRE_DIRECTORY_TYPE_LOOKUP;
     struct yb_core_io *io;
 
-    while (work->lookup.head != YB_CORE_NONE &&
-           (io = yb_core_io_take(work, YB_WIRE_DIRECTORY_TYPE_LOOKUP, 0)) != NULL) {
+    while (work->lookup.head != YB_CORE_NONE && (io = yb_core_io_take(work, type, 0)) != NULL) {
         uint16_t flags = exist ? YB_WIRE_LOOKUP_FLAG_EXIST : 0;
         uint32_t index;
 
@@ -210,7 +266,7 @@ yb_core_lookup_pump(struct yb_core_work *work)
         io->call.body_bytes =
             (uint32_t)(YB_WIRE_LOOKUP_BYTES + (size_t)io->count * YB_WIRE_HASH_BYTES);
         work->core->counters.lookups += io->count;
-        yb_core_send(io, on_lookup);
+        yb_core_send(io, brief ? on_presences : on_lookup);
     }
 }
 

@@ -31,6 +31,7 @@ yb_compat_store_exist(struct yb_compat_store *store, const yb_compat_key *keys, 
         .struct_bytes = sizeof(call),
         .timeout_ns = YB_COMPAT_LOOK_NS,
         .hold_ms = YB_COMPAT_LEASE_MS,
+        .brief = true,
     };
     struct yb_client *client = yb_compat_store_enter(store);
     struct yb_compat_items items;

@@ -410,7 +410,9 @@ handle_stat(struct yb_directory *directory, struct yb_request *request)
       yb_directory_handle_explain)                                                                 \
     X(DIRECTORY_STAT, "directory_stat", ROLES_ALL, false,  0, handle_stat)                         \
     X(DECLINED,      "declined",      ROLES_USERS, false,  YB_WIRE_DECLINES_BYTES_MAX,             \
-      yb_directory_handle_declined)
+      yb_directory_handle_declined)                                                                \
+    X(EXIST,         "exist",         ROLES_ALL,   false,  YB_WIRE_LOOKUP_BYTES_MAX,               \
+      yb_directory_handle_exist)
 /* clang-format on */
 
 typedef void handler_fn(struct yb_directory *directory, struct yb_request *request);

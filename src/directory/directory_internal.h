@@ -5,7 +5,7 @@
  *     directory.c          create, start, stop; the table of methods; join, members, numbers
  *     directory_member.c   register, heartbeat, report, set_state; deaths; the tick
  *     directory_publish.c  the streams of nodes
- *     directory_lookup.c   lookup, explain
+ *     directory_lookup.c   lookup, exist, explain
  *     directory_write.c    intent, remove, remove_all
  *     directory_order.c    what nodes are told to do, and who waits for it
  *     directory_repair.c   the sweep, copies for repair and drain
@@ -35,7 +35,7 @@
 
 #define YB_DIRECTORY_MAGIC       0x64697265u
 #define YB_DIRECTORY_TYPE_FIRST  YB_WIRE_DIRECTORY_TYPE_JOIN
-#define YB_DIRECTORY_TYPE_COUNT  16u
+#define YB_DIRECTORY_TYPE_COUNT  17u
 #define YB_DIRECTORY_CHUNK       64u    /* Operations that are applied together. */
 #define YB_DIRECTORY_ORDERS_MAX  65536u /* Unconfirmed ones of a slot; then it is fenced. */
 #define YB_DIRECTORY_SETTLES_MAX 4096u  /* Answers that wait for nodes. */
@@ -372,6 +372,7 @@ void yb_directory_tick(struct yb_directory *directory);
 
 void yb_directory_handle_publish(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *request);
+void yb_directory_handle_exist(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_declined(struct yb_directory *directory, struct yb_request *request);
 void yb_directory_handle_intent(struct yb_directory *directory, struct yb_request *request);

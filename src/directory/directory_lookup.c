@@ -11,6 +11,13 @@ _Static_assert((int)YB_INDEX_ABSENT == YB_WIRE_PRESENCE_ABSENT &&
                    (int)YB_INDEX_PRESENT == YB_WIRE_PRESENCE_PRESENT &&
                    (int)YB_INDEX_SUSPECT_ONLY == YB_WIRE_PRESENCE_SUSPECT,
                "the index speaks the wire's numbers");
+_Static_assert((int)YB_WIRE_PRESENCES_BYTES == YB_WIRE_LOOKUP_ANSWERS_BYTES &&
+                   (int)YB_WIRE_PRESENCES_AT_EPOCH == YB_WIRE_LOOKUP_ANSWERS_AT_EPOCH &&
+                   (int)YB_WIRE_PRESENCES_AT_MEMBERS_VERSION ==
+                       YB_WIRE_LOOKUP_ANSWERS_AT_MEMBERS_VERSION &&
+                   (int)YB_WIRE_PRESENCES_AT_ANSWERS == YB_WIRE_LOOKUP_ANSWERS_AT_ANSWERS &&
+                   (int)YB_WIRE_PRESENCES_AT_FLUSH == YB_WIRE_LOOKUP_ANSWERS_AT_FLUSH,
+               "what stands before the answers is the same");
 _Static_assert(YB_WIRE_LOOKUP_ANSWERS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
                    YB_WIRE_MEMBERS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
                    YB_WIRE_REGISTERED_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
@@ -79,11 +86,32 @@ pass_holds(struct yb_directory *directory, struct yb_id hash, const struct yb_in
     }
 }
 
-/* Look up a part of the keys, and write the answers to `out`. Returns how many were there. */
-static uint32_t
-look_up(struct yb_directory *directory, const struct yb_index_query *query,
-        const struct yb_id *hashes, uint32_t count, uint8_t *out)
+/* One question for many keys. */
+struct look {
+    struct yb_index_query query;
+    bool brief;   /* Only whether each is there is to be answered. */
+    uint8_t *out; /* The next answer's place. */
+};
+
+static void
+put_answer(struct look *look, const struct yb_wire_lookup_answer *answer)
 {
+    if (look->brief) {
+        bool striped = (answer->flags & YB_WIRE_BLOCK_FLAG_STRIPED) != 0;
+
+        *look->out++ = (uint8_t)(answer->presence | (striped ? YB_WIRE_PRESENCE_STRIPED : 0));
+    } else {
+        yb_wire_lookup_answer_store(answer, look->out);
+        look->out += YB_WIRE_LOOKUP_ANSWER_BYTES;
+    }
+}
+
+/* Look up a part of the keys, and write the answers. Returns how many were there. */
+static uint32_t
+look_up(struct yb_directory *directory, struct look *look, const struct yb_id *hashes,
+        uint32_t count)
+{
+    const struct yb_index_query *query = &look->query;
     bool absences = directory->rebuilding || yb_writes_open(directory->writes) > 0;
     struct yb_index_query first = *query;
     uint32_t hits = 0;
@@ -99,7 +127,7 @@ look_up(struct yb_directory *directory, const struct yb_index_query *query,
         if (found->grant != 0 &&
             yb_directory_hides(directory, query->tenant, hashes[i], found->grant)) {
             answer = (struct yb_wire_lookup_answer){.presence = YB_WIRE_PRESENCE_IN_PROGRESS};
-            yb_wire_lookup_answer_store(&answer, out + (size_t)i * YB_WIRE_LOOKUP_ANSWER_BYTES);
+            put_answer(look, &answer);
             continue;
         }
         fill_answer(found, &answer);
@@ -113,47 +141,56 @@ look_up(struct yb_directory *directory, const struct yb_index_query *query,
             }
             pass_holds(directory, hashes[i], found, query->hold_ms);
         }
-        yb_wire_lookup_answer_store(&answer, out + (size_t)i * YB_WIRE_LOOKUP_ANSWER_BYTES);
+        put_answer(look, &answer);
     }
     return hits;
 }
 
-void
-yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *request)
+/* Write what stands before the answers, which is the same before both kinds. */
+static void
+put_head(struct yb_directory *directory, const struct look *look, uint32_t count)
+{
+    struct yb_wire_lookup_answers head = {
+        .epoch = directory->epoch,
+        .members_version = yb_members_version(directory->members),
+        .flush = look->query.tenant == YB_TENANTS_NONE
+                     ? 0
+                     : yb_tenants_at(directory->tenants, look->query.tenant)->flush,
+    };
+    size_t length = 0;
+
+    YB_ASSERT(yb_wire_lookup_answers_encode(&head, directory->body, YB_DIRECTORY_BODY_BYTES,
+                                            &length) == YB_OK);
+    YB_ASSERT(length == YB_WIRE_LOOKUP_ANSWERS_BYTES);
+    yb_wire_put_u32(directory->body + YB_WIRE_LOOKUP_ANSWERS_AT_ANSWERS, count);
+}
+
+static void
+answer_all(struct yb_directory *directory, struct yb_request *request, bool brief)
 {
     struct yb_wire_lookup body;
-    struct yb_index_query query = {.now_ms = yb_directory_now_ms(directory)};
-    struct yb_wire_lookup_answers empty;
+    struct look look = {
+        .query = {.now_ms = yb_directory_now_ms(directory)},
+        .brief = brief,
+        .out = directory->body + YB_WIRE_LOOKUP_ANSWERS_BYTES,
+    };
     const struct yb_id *hashes;
-    uint8_t *out = directory->body + YB_WIRE_LOOKUP_ANSWERS_BYTES;
-    size_t length = 0;
     uint32_t hits = 0;
 
     if (yb_wire_lookup_decode(request->body, request->body_bytes, &body, NULL) != YB_OK) {
         yb_directory_refuse(request, YB_INVALID);
         return;
     }
-    query.tenant = yb_directory_tenant_of(directory, request, false);
-    query.hold_ms = (body.flags & YB_WIRE_LOOKUP_FLAG_HOLD) != 0 ? body.hold_ms : 0;
+    look.query.tenant = yb_directory_tenant_of(directory, request, false);
+    look.query.hold_ms = (body.flags & YB_WIRE_LOOKUP_FLAG_HOLD) != 0 ? body.hold_ms : 0;
     hashes = (const struct yb_id *)body.hashes.wire;
     for (uint32_t i = 0; i < body.hashes.count; i += YB_DIRECTORY_CHUNK) {
         uint32_t count = body.hashes.count - i;
 
-        count = count < YB_DIRECTORY_CHUNK ? count : YB_DIRECTORY_CHUNK;
-        hits += look_up(directory, &query, hashes + i, count, out);
-        out += (size_t)count * YB_WIRE_LOOKUP_ANSWER_BYTES;
+        hits += look_up(directory, &look, hashes + i,
+                        count < YB_DIRECTORY_CHUNK ? count : YB_DIRECTORY_CHUNK);
     }
-    empty = (struct yb_wire_lookup_answers){
-        .epoch = directory->epoch,
-        .members_version = yb_members_version(directory->members),
-        .flush = query.tenant == YB_TENANTS_NONE
-                     ? 0
-                     : yb_tenants_at(directory->tenants, query.tenant)->flush,
-    };
-    YB_ASSERT(yb_wire_lookup_answers_encode(&empty, directory->body, YB_DIRECTORY_BODY_BYTES,
-                                            &length) == YB_OK);
-    YB_ASSERT(length == YB_WIRE_LOOKUP_ANSWERS_BYTES);
-    yb_wire_put_u32(directory->body + YB_WIRE_LOOKUP_ANSWERS_AT_ANSWERS, body.hashes.count);
+    put_head(directory, &look, body.hashes.count);
     directory->lookups += body.hashes.count;
     directory->hits += hits;
     yb_directory_count(directory, YB_DIRECTORY_STAT_LOOKUPS, body.hashes.count);
@@ -161,7 +198,19 @@ yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *re
     yb_directory_observe(directory, YB_DIRECTORY_STAT_LOOKUP_TIME,
                          yb_clock_now(yb_loop_clock(directory->loop)) -
                              yb_directory_now(directory));
-    yb_directory_reply(directory, request, YB_OK, (size_t)(out - directory->body));
+    yb_directory_reply(directory, request, YB_OK, (size_t)(look.out - directory->body));
+}
+
+void
+yb_directory_handle_lookup(struct yb_directory *directory, struct yb_request *request)
+{
+    answer_all(directory, request, false);
+}
+
+void
+yb_directory_handle_exist(struct yb_directory *directory, struct yb_request *request)
+{
+    answer_all(directory, request, true);
 }
 
 /* ---- explain --------------------------------------------------------------------------------- */

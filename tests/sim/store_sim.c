@@ -278,6 +278,7 @@ act_op(struct walk *walk)
         act_put(walk, op);
     }
     op->batch.hold_ms = kind == YB_CLIENT_EXIST && below(walk, 3) == 0 ? PICK(walk, 20, 300) : 0;
+    op->batch.brief = kind == YB_CLIENT_EXIST && op->number % 2 == 0;
     op->batch.force = kind == YB_CLIENT_REMOVE_ALL || below(walk, 2) == 0;
     TRACE(walk, "op %u: client %u kind %u key %u, %u of them%s", op->number, client, kind, keys[0],
           op->batch.count, op->batch.put.replace ? ", replace" : "");

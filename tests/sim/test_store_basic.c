@@ -179,6 +179,40 @@ test_store__a_put_under_way_outlives_a_directory_that_starts_again(void **state)
     store_world_destroy(&world);
 }
 
+static void
+on_ended(struct yb_client_batch *batch)
+{
+    *(bool *)batch->owner = true;
+}
+
+static void
+test_store__a_question_that_is_cancelled_before_it_was_asked_ends(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct yb_client_core *client = store_client(world, 0)->life->client;
+    bool ended = false;
+    struct yb_client_item item = {.key = "key", .key_bytes = 3, .grant = 7, .size = 7};
+    struct yb_client_batch batch = {
+        .kind = YB_CLIENT_EXIST,
+        .deadline_ns = YB_NEVER,
+        .items = &item,
+        .count = 1,
+        .done = on_ended,
+        .owner = &ended,
+    };
+
+    (void)state;
+    assert_int_equal(store_exist(world, 0, 1), YB_NOT_FOUND);
+    assert_int_equal(yb_client_core_submit(client, &batch), YB_OK);
+    yb_client_core_cancel(client, &batch);
+    store_run_ms(world, 100);
+    assert_true(ended);
+    assert_int_equal(item.status, YB_CANCELLED);
+    assert_true(item.grant == 0 && item.size == 0); /* Nothing of an earlier answer. */
+    assert_int_equal(store_exist(world, 0, 1), YB_NOT_FOUND);
+    store_world_destroy(&world);
+}
+
 int
 main(void)
 {
@@ -189,6 +223,7 @@ main(void)
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
         cmocka_unit_test(test_store__a_put_under_way_outlives_a_directory_that_starts_again),
+        cmocka_unit_test(test_store__a_question_that_is_cancelled_before_it_was_asked_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -856,6 +856,7 @@ leading(struct store_world *world, uint32_t client, uint32_t *gated_out)
     struct store_op *op = store_op(world, client, YB_CLIENT_EXIST, keys, 8, 3000);
     uint32_t count = 0;
 
+    op->batch.brief = true; /* A gate that is on looks at more all the same. */
     (void)run(op);
     *gated_out = 0;
     while (count < 8 && op->items[count].status == YB_OK) {

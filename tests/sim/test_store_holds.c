@@ -190,13 +190,14 @@ test_holds__what_lies_below_memory_is_not_fetched_up_for_one(void **state)
     store_world_destroy(&world);
 }
 
-static void
-hold_by_looking(struct store_world *world, uint32_t key)
+static enum yb_status
+hold_by_looking(struct store_world *world, uint32_t key, bool brief)
 {
     struct store_op *op = store_op(world, 1, YB_CLIENT_EXIST, &key, 1, 5000);
 
     op->batch.hold_ms = 60000;
-    assert_int_equal(run(op), YB_OK);
+    op->batch.brief = brief;
+    return run(op);
 }
 
 /* D1, D6: a removal without force passes by what is held, in every tier; what it takes does not
@@ -211,7 +212,7 @@ test_holds__below_memory_too_what_is_held_is_passed_by_when_all_is_removed(void 
     (void)state;
     press(world, 1000); /* Now all of it lies below memory alone. */
     for (uint32_t key = 1; key <= HELD; key += 2) {
-        hold_by_looking(world, key);
+        assert_int_equal(hold_by_looking(world, key, key % 4 == 1), YB_OK);
     }
     store_run_ms(world, 50);
     assert_int_equal(store_get(world, 0, 1, &value), YB_OK); /* One is up again. */
@@ -250,14 +251,13 @@ begin_in_parts(uint32_t key)
 
 /* A16, D1: what holds a value holds all of it. */
 static void
-test_holds__a_value_in_parts_is_held_with_all_of_them(void **state)
+hold_in_parts(bool brief)
 {
     struct store_world *world = begin_in_parts(500);
     struct store_op *op;
     uint64_t value;
 
-    (void)state;
-    hold_by_looking(world, 500);
+    assert_int_equal(hold_by_looking(world, 500, brief), YB_OK);
     press(world, 1000);
     assert_int_equal(store_get(world, 0, 500, &value), YB_OK);
     op = store_op(world, 0, YB_CLIENT_REMOVE_ALL, NULL, 0, 30000);
@@ -268,6 +268,14 @@ test_holds__a_value_in_parts_is_held_with_all_of_them(void **state)
     assert_int_equal(store_remove(world, 0, 500), YB_LEASED);
     assert_int_equal(store_get(world, 0, 500, &value), YB_OK);
     store_world_destroy(&world);
+}
+
+static void
+test_holds__a_value_in_parts_is_held_with_all_of_them(void **state)
+{
+    (void)state;
+    hold_in_parts(false);
+    hold_in_parts(true);
 }
 
 struct part {
@@ -301,10 +309,7 @@ test_holds__what_has_lost_a_part_is_not_held(void **state)
     op->items[0].key = part.key;
     op->items[0].key_bytes = part.key_bytes;
     assert_int_equal(run(op), YB_OK);
-    key = 500;
-    op = store_op(world, 1, YB_CLIENT_EXIST, &key, 1, 5000);
-    op->batch.hold_ms = 60000;
-    assert_int_equal(run(op), YB_NOT_FOUND);
+    assert_int_equal(hold_by_looking(world, 500, true), YB_NOT_FOUND);
     assert_int_equal(store_exist(world, 0, 500), YB_NOT_FOUND);
     store_world_destroy(&world);
 }

@@ -114,6 +114,7 @@ test_client__gets_what_it_put_until_it_is_removed(void **state)
     struct yb_client *client = ground_client(ground, NULL);
     struct block block = make_block("basic", 1, 100, false);
     struct yb_client_item item = item_of(&block);
+    const struct yb_client_call brief = {.struct_bytes = sizeof(brief), .brief = true};
 
     assert_int_equal(get_one(client, "basic", 1, 100), YB_NOT_FOUND);
     assert_int_equal(put_one(client, "basic", 1, 100, NULL), YB_OK);
@@ -122,8 +123,12 @@ test_client__gets_what_it_put_until_it_is_removed(void **state)
     assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK);
     assert_int_equal(item.status, YB_OK);
     assert_int_equal(item.replicas, 1);
+    assert_int_equal(yb_client_exist(client, &item, 1, &brief), YB_OK);
+    assert_int_equal(item.status, YB_OK);
     assert_int_equal(yb_client_remove(client, &item, 1, NULL), YB_OK);
     assert_int_equal(item.status, YB_OK);
+    assert_int_equal(yb_client_exist(client, &item, 1, &brief), YB_OK);
+    assert_int_equal(item.status, YB_NOT_FOUND);
     assert_int_equal(get_one(client, "basic", 1, 100), YB_NOT_FOUND);
     assert_int_equal(yb_client_remove(client, &item, 1, NULL), YB_OK);
     assert_int_equal(item.status, YB_NOT_FOUND);

@@ -459,6 +459,55 @@ test_directory_more__a_snapshot_names_every_replica_once(void **state)
     }
 }
 
+/* ---- in brief ---- */
+
+/* A question says in a byte what a lookup says of existence, and holds as a lookup does. */
+static void
+test_directory_more__a_byte_says_whether_a_block_is_there(void **state)
+{
+    static const uint8_t wanted[4] = {
+        YB_WIRE_PRESENCE_PRESENT,
+        YB_WIRE_PRESENCE_PRESENT | YB_WIRE_PRESENCE_STRIPED,
+        YB_WIRE_PRESENCE_IN_PROGRESS,
+        YB_WIRE_PRESENCE_ABSENT,
+    };
+    struct stage *stage = with_nodes(state, 1);
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_IF_ABSENT, stage_hash(1), 0, 8);
+    struct yb_wire_hash hashes[4];
+    struct yb_wire_lookup body = {
+        .flags = YB_WIRE_LOOKUP_FLAG_HOLD,
+        .hold_ms = 5000,
+        .hashes = {.native = hashes, .count = 4},
+    };
+    struct yb_wire_grant_answer answer;
+    struct yb_wire_presences presences;
+    uint8_t bytes[YB_WIRE_LOOKUP_BYTES + sizeof(hashes)];
+    size_t length;
+
+    (void)stage_put(&stage->nodes[0], stage_hash(0), 7, 1);
+    item.flags |= YB_WIRE_BLOCK_FLAG_STRIPED;
+    assert_int_equal(stage_publish(&stage->nodes[0], &item, &answer), YB_OK);
+    (void)stage_intent(&stage->other, YB_WIRE_MODE_IF_ABSENT, stage_hash(2), 9, 1000);
+    (void)stage_intent(&stage->client, YB_WIRE_MODE_IF_ABSENT, stage_hash(2), 10, 1000);
+    for (uint32_t i = 0; i < 4; i++) {
+        hashes[i].hash = stage_hash(i);
+    }
+    assert_int_equal(yb_wire_lookup_encode(&body, bytes, sizeof(bytes), &length), YB_OK);
+    assert_int_equal(
+        stage_ask(&stage->client, YB_WIRE_DIRECTORY_TYPE_EXIST, bytes, (uint32_t)length), YB_OK);
+    assert_int_equal(yb_wire_presences_decode(stage->reply, stage->reply_bytes, &presences, NULL),
+                     YB_OK);
+    assert_int_equal(presences.epoch, stage->nodes[0].epoch);
+    assert_int_equal(presences.answers.length, 4);
+    assert_memory_equal(presences.answers.bytes, wanted, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(stage_lookup(&stage->client, stage_hash(i)).presence,
+                         wanted[i] & ~YB_WIRE_PRESENCE_STRIPED);
+    }
+    assert_int_equal(stage_remove(&stage->client, stage_hash(0), false), YB_LEASED);
+    assert_int_equal(stage_remove(&stage->client, stage_hash(1), false), YB_LEASED);
+}
+
 /* ---- for people ---- */
 
 static struct yb_wire_explanation
@@ -736,6 +785,7 @@ main(void)
         TEST(events_are_numbered_and_waited_for),
         TEST(keys_and_parents_travel_with_events_if_they_are_wanted),
         TEST(a_snapshot_names_every_replica_once),
+        TEST(a_byte_says_whether_a_block_is_there),
         TEST(a_key_that_is_gone_is_explained),
         TEST(a_block_that_is_being_written_is_explained),
         TEST(a_block_that_is_not_shown_yet_is_explained),

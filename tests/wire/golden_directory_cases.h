@@ -282,6 +282,26 @@ build_lookup_answers_one(struct golden_buffer *out)
 }
 
 static enum yb_status
+recode_presences(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
+{
+    struct yb_wire_presences value;
+    enum yb_status status = yb_wire_presences_decode(bytes, length, &value, error);
+
+    if (status != YB_OK) {
+        return status;
+    }
+    return yb_wire_presences_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
+build_presences_two(struct golden_buffer *out)
+{
+    struct yb_wire_presences value = {.epoch = 3, .members_version = 9, .answers = {(const uint8_t *)"\201\000", 2}, .flush = 4};
+
+    return yb_wire_presences_encode(&value, out->bytes, out->room, &out->length);
+}
+
+static enum yb_status
 recode_removal(const uint8_t *bytes, size_t length, struct golden_buffer *out, struct yb_wire_error *error)
 {
     struct yb_wire_removal value;
@@ -561,6 +581,7 @@ static const struct golden_case golden_directory_cases[] = {
     {"intent_answers-busy", 24, build_intent_answers_busy, recode_intent_answers},
     {"lookup-one", 16, build_lookup_one, recode_lookup},
     {"lookup_answers-one", 32, build_lookup_answers_one, recode_lookup_answers},
+    {"presences-two", 32, build_presences_two, recode_presences},
     {"removal-one", 16, build_removal_one, recode_removal},
     {"removed-two", 8, build_removed_two, recode_removed},
     {"flushed-some", 16, build_flushed_some, recode_flushed},

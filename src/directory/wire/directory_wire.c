@@ -31,6 +31,7 @@ _Static_assert(13 + 3 == YB_WIRE_INTENTS_BYTES, "no gap in intents");
 _Static_assert(20 + 4 == YB_WIRE_INTENT_ANSWERS_BYTES, "no gap in intent_answers");
 _Static_assert(12 + 4 == YB_WIRE_LOOKUP_BYTES, "no gap in lookup");
 _Static_assert(24 + 8 == YB_WIRE_LOOKUP_ANSWERS_BYTES, "no gap in lookup_answers");
+_Static_assert(24 + 8 == YB_WIRE_PRESENCES_BYTES, "no gap in presences");
 _Static_assert(8 + 8 == YB_WIRE_REMOVAL_BYTES, "no gap in removal");
 _Static_assert(4 + 4 == YB_WIRE_REMOVED_BYTES, "no gap in removed");
 _Static_assert(8 + 8 == YB_WIRE_FLUSHED_BYTES, "no gap in flushed");
@@ -65,6 +66,7 @@ yb_wire_directory_type_name(uint32_t value)
     case YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY: return "explain_key";
     case YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT: return "directory_stat";
     case YB_WIRE_DIRECTORY_TYPE_DECLINED: return "declined";
+    case YB_WIRE_DIRECTORY_TYPE_EXIST: return "exist";
     default: return "unknown";
     }
 }
@@ -2224,6 +2226,101 @@ yb_wire_lookup_answers_decode(const uint8_t *bytes, size_t length, struct yb_wir
     }
     yb_wire_lookup_answers_load(bytes, &value);
     if (!lookup_answers_check_fixed(bytes, error) || !lookup_answers_check(&value, error) || !lookup_answers_take(bytes, length, &value, error)) {
+        return YB_PROTOCOL;
+    }
+    *out = value;
+    return YB_OK;
+}
+
+static bool
+presences_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 20, 4)) {
+        return yb_wire_bad(error, "presences", "reserved", "reserved bytes must be zero", (uint64_t)bytes[20]);
+    }
+    return true;
+}
+
+static bool
+presences_check(const struct yb_wire_presences *value, struct yb_wire_error *error)
+{
+    if (value->answers.length > 16384) {
+        return yb_wire_bad(error, "presences", "answers", "longer than its maximum", (uint64_t)value->answers.length);
+    }
+    return true;
+}
+
+static inline void
+yb_wire_presences_load(const uint8_t *bytes, struct yb_wire_presences *out)
+{
+    out->epoch = yb_wire_get_u64(bytes + 0);
+    out->members_version = yb_wire_get_u64(bytes + 8);
+    out->answers = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 16)};
+    out->flush = yb_wire_get_u64(bytes + 24);
+}
+
+static inline void
+yb_wire_presences_store(const struct yb_wire_presences *value, uint8_t *bytes)
+{
+    yb_wire_put_u64(bytes + 0, value->epoch);
+    yb_wire_put_u64(bytes + 8, value->members_version);
+    yb_wire_put_u32(bytes + 16, value->answers.length);
+    memset(bytes + 20, 0, 4);
+    yb_wire_put_u64(bytes + 24, value->flush);
+}
+
+static bool
+presences_take(const uint8_t *bytes, size_t length, struct yb_wire_presences *value, struct yb_wire_error *error)
+{
+    size_t at = YB_WIRE_PRESENCES_BYTES;
+
+    if (length - at < value->answers.length) {
+        return yb_wire_bad(error, "presences", "answers", "reaches beyond the end of the message", (uint64_t)length);
+    }
+    value->answers.bytes = bytes + at;
+    at += value->answers.length;
+    if (at != length) {
+        return yb_wire_bad(error, "presences", "length", "bytes left over behind the message", length);
+    }
+    return true;
+}
+
+size_t
+yb_wire_presences_size(const struct yb_wire_presences *value)
+{
+    return (size_t)YB_WIRE_PRESENCES_BYTES + value->answers.length;
+}
+
+enum yb_status
+yb_wire_presences_encode(const struct yb_wire_presences *value, uint8_t *out, size_t room,
+    size_t *length_out)
+{
+    size_t at = YB_WIRE_PRESENCES_BYTES;
+
+    if (!presences_check(value, NULL)) {
+        return YB_INVALID;
+    }
+    if (room < yb_wire_presences_size(value)) {
+        return YB_TOO_SMALL;
+    }
+    yb_wire_presences_store(value, out);
+    at = yb_wire_put_tail(out, at, value->answers.bytes, value->answers.length);
+    *length_out = at;
+    return YB_OK;
+}
+
+enum yb_status
+yb_wire_presences_decode(const uint8_t *bytes, size_t length, struct yb_wire_presences *out,
+    struct yb_wire_error *error)
+{
+    struct yb_wire_presences value;
+
+    if (length < YB_WIRE_PRESENCES_BYTES) {
+        yb_wire_bad(error, "presences", "length", "shorter than the fixed part", length);
+        return YB_PROTOCOL;
+    }
+    yb_wire_presences_load(bytes, &value);
+    if (!presences_check_fixed(bytes, error) || !presences_check(&value, error) || !presences_take(bytes, length, &value, error)) {
         return YB_PROTOCOL;
     }
     *out = value;

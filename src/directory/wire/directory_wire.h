@@ -24,6 +24,8 @@
 #define YB_WIRE_MEMBERS_MAX 0x800u
 /* Most events in one answer. */
 #define YB_WIRE_EVENTS_MAX 0x2000u
+/* Added to the presence of a value that lies in parts. */
+#define YB_WIRE_PRESENCE_STRIPED 0x80u
 /* Replicas that one lookup answer names. */
 #define YB_WIRE_ANSWER_REPLICAS 0x4u
 /* 2^48, the longest value. */
@@ -47,6 +49,7 @@ enum yb_wire_directory_type {
     YB_WIRE_DIRECTORY_TYPE_EXPLAIN_KEY = 77, /* Body: `explain_question`. Reply: `explanation`. */
     YB_WIRE_DIRECTORY_TYPE_DIRECTORY_STAT = 78, /* No body. Reply: `directory_numbers`. */
     YB_WIRE_DIRECTORY_TYPE_DECLINED = 79, /* A client's reuse gate did not name these blocks. Body: `declines`. No reply body. */
+    YB_WIRE_DIRECTORY_TYPE_EXIST = 80, /* Only whether blocks are there. Body: `lookup`. Reply: `presences`. */
 };
 
 /* Return the word of the table, or "unknown". Static string. */
@@ -1455,6 +1458,36 @@ YB_CHECKED enum yb_status yb_wire_lookup_answers_encode(const struct yb_wire_loo
 /* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
 YB_CHECKED enum yb_status yb_wire_lookup_answers_decode(const uint8_t *bytes, size_t length,
     struct yb_wire_lookup_answers *out, struct yb_wire_error *error);
+
+/* What a lookup says of existence alone, one byte for each key, in the same order. */
+enum {
+    YB_WIRE_PRESENCES_BYTES = 32,
+    YB_WIRE_PRESENCES_BYTES_MAX = 16416,
+    YB_WIRE_PRESENCES_ANSWERS_MAX = 16384,
+    YB_WIRE_PRESENCES_AT_EPOCH = 0,
+    YB_WIRE_PRESENCES_AT_MEMBERS_VERSION = 8,
+    YB_WIRE_PRESENCES_AT_ANSWERS = 16,
+    YB_WIRE_PRESENCES_AT_RESERVED = 20,
+    YB_WIRE_PRESENCES_AT_FLUSH = 24,
+};
+
+struct yb_wire_presences {
+    uint64_t epoch; /* Of this directory. */
+    uint64_t members_version; /* Changes with every change of membership. */
+    struct yb_wire_blob answers; /* Each a presence; PRESENCE_STRIPED is added for a manifest. */
+    uint64_t flush; /* As in `lookup_answers`. */
+};
+
+/* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
+size_t yb_wire_presences_size(const struct yb_wire_presences *value);
+
+/* Fails with INVALID (a field breaks the table above) or TOO_SMALL (`room`). */
+YB_CHECKED enum yb_status yb_wire_presences_encode(const struct yb_wire_presences *value, uint8_t *out,
+    size_t room, size_t *length_out);
+
+/* Fails with PROTOCOL, says why in *error (may be NULL) and leaves *out alone. */
+YB_CHECKED enum yb_status yb_wire_presences_decode(const uint8_t *bytes, size_t length,
+    struct yb_wire_presences *out, struct yb_wire_error *error);
 
 /* Remove these keys. */
 enum {
