@@ -2,6 +2,7 @@
 """The engine between two objects and between two processes; every byte is compared."""
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -156,6 +157,45 @@ def test_a_peer_that_is_not_there(pair, registered):
     here = registered[0]
     assert a.transfer_sync_write("127.0.0.1:1", here.ptr, 4096, 10) == -1
     assert a.batch_transfer_sync_read("127.0.0.1:1", [here.ptr], [4096], [10]) == -1
+
+
+def test_memory_of_ones_own_need_not_be_registered(pair, registered):
+    a, b = pair
+    here, there = Memory(MIB), registered[1]
+    value = fill(here, 13)
+    assert a.transfer_sync_write(name(b), here.ptr, there.ptr, here.size) == 0
+    assert there.bytes(0, here.size) == value
+    fill(there, 14)
+    assert a.batch_transfer_sync_read(name(b), [here.ptr + 5], [there.ptr], [70000]) == 0
+    assert here.bytes(5, 70000) == there.bytes(0, 70000)
+
+
+def test_an_address_of_ipv6_stands_in_brackets(registered):
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    there = Memory(MIB)
+    value = fill(registered[0], 15)
+    one, other = TransferEngine(), TransferEngine()
+    assert one.initialize("::1", "P2PHANDSHAKE", "tcp", "") == 0
+    assert other.initialize("[::1]", "P2PHANDSHAKE", "tcp", "") == 0
+    assert other.register_memory(there.ptr, there.size) == 0
+    session = f"[::1]:{other.get_rpc_port()}"
+    assert one.send_probe(session) == 0
+    assert one.transfer_sync_write(session, registered[0].ptr, there.ptr, there.size) == 0
+    assert there.bytes(0, there.size) == value[:there.size]
+
+
+def test_a_port_that_is_taken_is_answered_by_a_code():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        one = TransferEngine()
+        code = one.initialize(f"127.0.0.1:{port}", "P2PHANDSHAKE", "tcp", "")
+        assert code == -1 or one.get_rpc_port() not in (0, port)
 
 
 def test_memory_that_a_peer_did_not_register(pair, registered):

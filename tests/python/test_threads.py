@@ -7,6 +7,7 @@ import resource
 import sys
 import threading
 import time
+from concurrent import futures
 
 import numpy
 import pytest
@@ -78,6 +79,23 @@ def test_a_call_that_waits_lets_others_run(own_master):
             (client._client.remove_all, (True, 30 * 10**9), 0)]:
         assert called_while_stopped(function, arguments, own_master, port)[0] == answer
     client.close()
+
+
+def test_a_put_that_nobody_waits_for_any_more_goes_on(own_master):
+    """As with an engine that gives up after a second, and leaves the call to its thread."""
+    port = int(own_master.address.rpartition(":")[2])
+    value = pattern(MIB, 9)
+    with set_up(own_master.address) as store, futures.ThreadPoolExecutor(1) as pool:
+        stop(own_master.process)
+        try:
+            put = pool.submit(store.put, "late", value)
+            until(lambda: asked(port), "the question is there")
+            with pytest.raises(futures.TimeoutError):
+                put.result(timeout=0)
+        finally:
+            own_master.go_on()
+        code = put.result(DEADLINE_S)  # After a long stop a lease is over.
+        assert code <= 0 and store.get("late") in ([value] if code == 0 else [value, b""])
 
 
 def test_a_transfer_that_waits_lets_others_run():
