@@ -73,15 +73,19 @@ sed -i '/^\[\[released/,$d' $wire
 expect 1 generated.sh 'a version is spoken that no release spoke'
 rm -r src/*/wire tests/wire docs tools/gen/wire.py
 sin scripts.sh tools/a.py "def f(:" 'Python that does not parse'
-mkdir -p docs && cp "$source/docs/semantics.md" "$source/docs/scenarios.md" docs/
+mkdir -p docs/engines && cp "$source/docs/semantics.md" "$source/docs/scenarios.md" docs/
+cp "$source/docs/engines/calls.md" docs/engines/
 cp "$source/include/yuebing/client.h" include/yuebing/
-cp -r "$source/tests/unit" "$source/tests/sim" "$source/tests/system" "$source/tests/python" tests/
+cp -r "$source"/tests/{unit,sim,system,python,connectors} tests/
 expect 0 semantics.py 'content before: a row whose test is not there'
 sed -i 's/:flipped_byte/:no_such_case/' docs/semantics.md
 expect 1 semantics.py 'a row whose test is not there'
 cp "$source/docs/semantics.md" docs/
 sed -i 's/"1000 half headers"/"no such words"/' docs/scenarios.md
 expect 1 semantics.py 'a scenario whose case is not there'
+cp "$source/docs/scenarios.md" docs/
+sed -i 's/"a full store says -200"/"no such words"/' docs/engines/calls.md
+expect 1 semantics.py 'a call of engines whose case is not there'
 cp "$source/docs/rules.md" docs/
 cp -r "$source/tests/mutants" tests/ && cp -r "$source/src/." src/
 expect 0 rules.py 'content before: a rule without a mutant'
@@ -91,7 +95,7 @@ cp "$source/tests/mutants/store-a3-late-bytes.mutant" tests/mutants/
 sed -i '/^| B6 |/d' docs/rules.md
 expect 1 rules.py 'a rule without a row'
 rm -r tests/mutants src && mkdir -p src/base src/net
-rm -r docs tests/python tests/sim tests/system tests/unit include/yuebing/client.h
+rm -r docs tests/{python,sim,system,unit,connectors} include/yuebing/client.h
 cp "$source/tools/mutants.py" tools/
 sin mutants.sh tests/mutants/a.mutant \
     '# A rule.\nfile: tools/layers.txt\ntest: x\n<<<<\nno such line\n====\nanother\n>>>>' \

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packages as they are installed: what is in them, what they refuse, with whom they live."""
+import ast
+import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import itertools
 import os
 import shutil
@@ -44,6 +47,46 @@ def test_names_that_are_imported():
     assert store.PROCESSING is store.TaskStatus.PROCESSING
     assert store.KVCACHE is store.ObjectDataType.KVCACHE
     assert not hasattr(store, "ENABLE")
+
+
+def stubs_of(module):
+    """Names in a module's stub: those of a class with theirs."""
+    with open(os.path.splitext(module.__file__)[0] + ".pyi", encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+
+    def names(body):
+        for one in body:
+            if isinstance(one, (ast.Import, ast.ImportFrom)):
+                yield from ((alias.asname or alias.name, None) for alias in one.names)
+            elif isinstance(one, ast.ClassDef):
+                yield one.name, dict(names(one.body))
+            elif isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield one.name, None
+            elif isinstance(one, (ast.Assign, ast.AnnAssign)):
+                target = one.targets[0] if isinstance(one, ast.Assign) else one.target
+                yield target.id, None
+
+    return dict(names(tree.body))
+
+
+@pytest.mark.parametrize("name", ["store", "engine", "buffer_pool", "shared_segment"])
+def test_every_name_has_a_stub_and_says_what_it_is(name):
+    module = importlib.import_module(f"mooncake.{name}")
+    stubs = stubs_of(module)
+    lacking = []
+    for public in module.__all__:
+        value = getattr(module, public)
+        lacking += [f"{public}: no stub"] * (public not in stubs)
+        lacking += [f"{public}: no text"] * (callable(value) and not inspect.getdoc(value))
+        if not inspect.isclass(value) or stubs.get(public) is None:
+            continue
+        held = {name for one in value.__mro__ for name in stubs.get(one.__name__) or ()}
+        for member in set(dir(value)) - set(dir(int)) - set(dir(Exception)):
+            if member[0] != "_":
+                lacking += [f"{public}.{member}: no stub"] * (member not in held)
+                lacking += [f"{public}.{member}: no text"] * (
+                    callable(getattr(value, member)) and not inspect.getdoc(getattr(value, member)))
+    assert not lacking
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["ssl", "mooncake.store", "torch"])))

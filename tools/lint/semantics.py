@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Every row of docs/semantics.md and docs/scenarios.md names a test that exists, and every call of
-# client.h has a table.
+# Every row of docs/semantics.md, docs/scenarios.md and docs/engines/calls.md names a test that is
+# there, and every call of client.h has a table.
 import re
 import sys
 from pathlib import Path
@@ -9,8 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/semantics.md"
 SCENARIOS = "docs/scenarios.md"
+ENGINES = "docs/engines/calls.md"
 # `folder/file:function`, or `folder/file` "first words of its case".
-NAME = re.compile(r"`(unit|sim|system|regress|python)/(\w+)(?::(\w+)`|` \"([^\"]+)\")")
+NAME = re.compile(r"`(unit|sim|system|regress|python|connectors)/(\w+)(?::(\w+)`|` \"([^\"]+)\")")
 # What has a table, and under which heading.
 CALLS = {
     "put": "put", "get": "get", "exist": "exist", "remove": "remove", "remove_all": "remove_all",
@@ -27,7 +28,7 @@ def why_missing(folder, name, function, case):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
             wanted = pattern.format(re.escape(function)) if function else \
-                r'^@case\("' + re.escape(case)
+                r'(^@case\("|harness\.case\(f"\{name\}: )' + re.escape(case)
             if re.search(wanted, text, re.M):
                 return None
             return f"tests/{folder}/{path.name} has no {function or case}"
@@ -50,7 +51,8 @@ def rows_without_test(page, may_have_none):
 
 
 def main():
-    problems = [*rows_without_test(PAGE, False), *rows_without_test(SCENARIOS, True)]
+    problems = [*rows_without_test(PAGE, False), *rows_without_test(SCENARIOS, True),
+                *rows_without_test(ENGINES, False)]
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     headings = re.findall(r"\w+", " ".join(re.findall("^## .*", text, re.M)))
     for call, heading in CALLS.items():

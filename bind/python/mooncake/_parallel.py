@@ -218,22 +218,26 @@ class ParallelMethods:
 
     def batch_put_tensor_with_parallelism(self, keys, tensors_list, parallelisms=None,
                                           config=None, writer_partitions=None):
+        """put_tensor_with_parallelism() of each, in a list."""
         return self._parallel_batch(self.put_tensor_with_parallelism, keys, [tensors_list],
                                     parallelisms, config, writer_partitions)
 
     def batch_upsert_tensor_with_parallelism(self, keys, tensors_list, parallelisms=None,
                                              config=None, writer_partitions=None):
+        """upsert_tensor_with_parallelism() of each, in a list."""
         return self._parallel_batch(self.upsert_tensor_with_parallelism, keys, [tensors_list],
                                     parallelisms, config, writer_partitions)
 
     def batch_put_tensor_with_parallelism_from(self, keys, buffer_ptrs, sizes, parallelisms=None,
                                                config=None, writer_partitions=None):
+        """put_tensor_with_parallelism_from() of each, in a list."""
         return self._parallel_batch(self.put_tensor_with_parallelism_from, keys,
                                     [buffer_ptrs, sizes], parallelisms, config, writer_partitions)
 
     def batch_upsert_tensor_with_parallelism_from(self, keys, buffer_ptrs, sizes,
                                                   parallelisms=None, config=None,
                                                   writer_partitions=None):
+        """upsert_tensor_with_parallelism_from() of each, in a list."""
         return self._parallel_batch(self.upsert_tensor_with_parallelism_from, keys,
                                     [buffer_ptrs, sizes], parallelisms, config, writer_partitions)
 
@@ -355,6 +359,7 @@ class ParallelMethods:
         return self._parallel_get(key, target, self._tensor_get, lambda tensor: tensor)
 
     def batch_get_tensor_with_parallelism(self, keys, targets=None):
+        """get_tensor_with_parallelism() of each, in a list."""
         targets = [None] * len(keys) if targets is None else targets
         if len(targets) != len(keys):
             return [None] * len(keys)
@@ -379,6 +384,7 @@ class ParallelMethods:
             key, target, lambda name: self._tensor_into(name, address, size), keep)
 
     def batch_get_tensor_with_parallelism_into(self, keys, buffer_ptrs, sizes, targets=None):
+        """get_tensor_with_parallelism_into() of each, in a list."""
         targets = [None] * len(keys) if targets is None else targets
         if not self._is_ready() or not self._same_length(keys, buffer_ptrs, sizes, targets):
             return [_INVALID] * len(keys)

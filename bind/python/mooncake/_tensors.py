@@ -280,77 +280,98 @@ class TensorMethods:
     # -- get --
 
     def get_tensor(self, key):
+        """The tensor at a key; None if there is none."""
         return self._tensor_get(key)
 
     def batch_get_tensor(self, keys):
+        """get_tensor() of each, in a list."""
         return [self._tensor_get(key) for key in keys]
 
     def get_tensor_with_tp(self, key, tp_rank=0, tp_size=1, split_dim=0):
+        """A rank's part of a tensor that was split; None if there is none."""
         return self._tensor_get(self._tp_key(key, tp_rank, tp_size))
 
     def batch_get_tensor_with_tp(self, base_keys, tp_rank=0, tp_size=1):
+        """get_tensor_with_tp() of each, in a list."""
         return [self._tensor_get(self._tp_key(key, tp_rank, tp_size)) for key in base_keys]
 
     def get_tensor_into(self, key, buffer_ptr, size):
+        """The tensor at a key, in the caller's memory; None if there is none or no room."""
         return self._tensor_into(key, operator.index(buffer_ptr), operator.index(size))
 
     def batch_get_tensor_into(self, keys, buffer_ptrs, sizes):
+        """get_tensor_into() of each, in a list."""
         if not self._is_ready() or not self._same_length(keys, buffer_ptrs, sizes):
             return [_INVALID] * len(keys)
         return [self.get_tensor_into(*row) for row in zip(keys, buffer_ptrs, sizes)]
 
     def get_tensor_with_tp_into(self, key, buffer_ptr, size, tp_rank=0, tp_size=1, split_dim=0):
+        """A rank's part, in the caller's memory; None if there is none or no room."""
         return self.get_tensor_into(self._tp_key(key, tp_rank, tp_size), buffer_ptr, size)
 
     def batch_get_tensor_with_tp_into(self, base_keys, buffer_ptrs, sizes, tp_rank=0, tp_size=1):
+        """get_tensor_with_tp_into() of each, in a list."""
         return self.batch_get_tensor_into([self._tp_key(key, tp_rank, tp_size)
                                            for key in base_keys], buffer_ptrs, sizes)
 
     def get_tensor_into_cuda(self, key, tensor):
+        """-1012: not supported."""
         return _NOT_SUPPORTED
 
     def batch_get_tensor_into_cuda(self, keys, tensors_list):
+        """get_tensor_into_cuda() of each, in a list."""
         return [_NOT_SUPPORTED] * len(keys)
 
     # -- put --
 
     def put_tensor(self, key, tensor):
+        """Put a tensor; 0 or a code. What is there stays."""
         return self._tensor_put(key, tensor)
 
     def put_tensor_with_tp(self, key, tensor, tp_rank=0, tp_size=1, split_dim=0):
+        """Put a tensor in as many parts as there are ranks; 0 or the first code."""
         return self._tensor_split(key, tensor, tp_size, split_dim)
 
     def batch_put_tensor(self, keys, tensors_list):
+        """put_tensor() of each, in a list."""
         return self.batch_pub_tensor(keys, tensors_list)
 
     def batch_put_tensor_with_tp(self, base_keys, tensors_list, tp_rank=0, tp_size=1,
                                  split_dim=0):
+        """put_tensor_with_tp() of each, in a list."""
         return self.batch_pub_tensor_with_tp(base_keys, tensors_list, None, tp_rank, tp_size,
                                              split_dim)
 
     def put_tensor_from(self, key, buffer_ptr, size):
+        """Put a tensor with its head from the caller's memory; 0 or a code."""
         return self._tensor_from(key, operator.index(buffer_ptr), operator.index(size))
 
     def put_tensor_with_tp_from(self, key, buffer_ptr, size, tp_rank=0, tp_size=1, split_dim=0):
+        """Put a rank's part with its head from the caller's memory; 0 or a code."""
         return self.put_tensor_from(self._tp_key(key, tp_rank, tp_size), buffer_ptr, size)
 
     def batch_put_tensor_from(self, keys, buffer_ptrs, sizes):
+        """put_tensor_from() of each, in a list."""
         if not self._same_length(keys, buffer_ptrs, sizes):
             return [_INVALID] * len(keys)
         return [self.put_tensor_from(*row) for row in zip(keys, buffer_ptrs, sizes)]
 
     def batch_put_tensor_with_tp_from(self, base_keys, buffer_ptrs, sizes, tp_rank=0, tp_size=1,
                                       split_dim=0):
+        """put_tensor_with_tp_from() of each, in a list."""
         return self.batch_put_tensor_from([self._tp_key(key, tp_rank, tp_size)
                                            for key in base_keys], buffer_ptrs, sizes)
 
     def pub_tensor(self, key, tensor, config=None):
+        """put_tensor() with a ReplicateConfig."""
         return self._tensor_put(key, tensor, config)
 
     def pub_tensor_with_tp(self, key, tensor, config=None, tp_rank=0, tp_size=1, split_dim=0):
+        """put_tensor_with_tp() with a ReplicateConfig."""
         return self._tensor_split(key, tensor, tp_size, split_dim, config)
 
     def batch_pub_tensor(self, keys, tensors_list, config=None):
+        """pub_tensor() of each, in a list."""
         if not self._same_length(keys, tensors_list):
             return [_INVALID] * len(keys)
         return [self._tensor_put(key, tensor, config)
@@ -358,6 +379,7 @@ class TensorMethods:
 
     def batch_pub_tensor_with_tp(self, base_keys, tensors_list, config=None, tp_rank=0, tp_size=1,
                                  split_dim=0):
+        """pub_tensor_with_tp() of each, in a list."""
         if not self._same_length(base_keys, tensors_list):
             return [_INVALID] * len(base_keys)
         return [self._tensor_split(key, tensor, tp_size, split_dim, config)
@@ -366,24 +388,30 @@ class TensorMethods:
     # -- upsert --
 
     def upsert_tensor(self, key, tensor):
+        """Put a tensor, or replace what is there; 0 or a code."""
         return self._tensor_put(key, tensor, upsert=True)
 
     def upsert_tensor_from(self, key, buffer_ptr, size):
+        """put_tensor_from() that replaces what is there."""
         return self._tensor_from(key, operator.index(buffer_ptr), operator.index(size),
                                  upsert=True)
 
     def upsert_pub_tensor(self, key, tensor, config=None):
+        """upsert_tensor() with a ReplicateConfig."""
         return self._tensor_put(key, tensor, config, upsert=True)
 
     def batch_upsert_tensor(self, keys, tensors_list):
+        """upsert_tensor() of each, in a list."""
         return self.batch_upsert_pub_tensor(keys, tensors_list)
 
     def batch_upsert_tensor_from(self, keys, buffer_ptrs, sizes):
+        """upsert_tensor_from() of each, in a list."""
         if not self._same_length(keys, buffer_ptrs, sizes):
             return [_INVALID] * len(keys)
         return [self.upsert_tensor_from(*row) for row in zip(keys, buffer_ptrs, sizes)]
 
     def batch_upsert_pub_tensor(self, keys, tensors_list, config=None):
+        """upsert_pub_tensor() of each, in a list."""
         if not self._same_length(keys, tensors_list):
             return [_INVALID] * len(keys)
         return [self._tensor_put(key, tensor, config, upsert=True)

@@ -78,6 +78,7 @@ class BufferLease:
         return self._view
 
     def view(self):
+        """Its memory, to fill and to read, for a `with`."""
         return BufferLeaseView(self)
 
     def release(self):

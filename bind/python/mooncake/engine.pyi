@@ -2,6 +2,8 @@ import asyncio
 import enum
 from typing import Any, Callable, Optional, Sequence
 
+from mooncake.shared_segment import RawSegment as SharedSegment
+
 SUPPORT_CUDA: bool
 SUPPORT_EFA: bool
 SUPPORT_HIP: bool

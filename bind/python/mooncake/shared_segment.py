@@ -99,6 +99,7 @@ class RawSegment:
                                "host, under one user, in one PID namespace") from error
 
     def ready(self):
+        """Whether it is mapped here."""
         return self._map is not None
 
     def base_addr(self):
@@ -110,9 +111,11 @@ class RawSegment:
         return 0
 
     def size(self):
+        """Its bytes."""
         return self._size
 
     def close(self):
+        """Let its descriptor go; again is fine."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -123,6 +126,7 @@ class RawSegment:
 # ---- blocks of tensors --------------------------------------------------------------------------
 
 def shared_segment_supported(mmap=True, host_register=False):
+    """Whether such a segment can be had here."""
     return RawSegment.supported(mmap, host_register)
 
 

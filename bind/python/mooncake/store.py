@@ -157,6 +157,8 @@ class Descriptor:
 
 
 class MemoryDescriptor:
+    """Where a replica in memory lies: its `buffer_descriptor`."""
+
     __slots__ = ("buffer_descriptor",)
 
     def __init__(self, buffer_descriptor):
@@ -164,6 +166,8 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
+    """Where a replica below memory lies, and how large the value is."""
+
     __slots__ = ("file_path", "object_size")
 
     def __init__(self, file_path, object_size):
@@ -188,20 +192,25 @@ class ReplicaDescriptor:
         return self._status
 
     def is_memory_replica(self):
+        """Whether it lies in memory."""
         return self._memory
 
     def is_disk_replica(self):
+        """Never: a disk that all share is no tier of ours."""
         return False
 
     def is_local_disk_replica(self):
+        """Whether it lies below the memory of its node."""
         return not self._memory
 
     def get_memory_descriptor(self):
+        """Where in memory; RuntimeError if it is not there."""
         if not self._memory:
             raise RuntimeError("this replica is not in memory")
         return MemoryDescriptor(Descriptor(self._size, 0, self._endpoint))
 
     def get_disk_descriptor(self):
+        """RuntimeError: no replica of ours is in a file that is shared."""
         raise RuntimeError("this replica is not in a file that is shared")
 
     def __repr__(self):

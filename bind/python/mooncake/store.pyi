@@ -48,6 +48,28 @@ class TaskStatus(enum.IntEnum):
     SUCCESS = 2
     FAILED = 3
 
+# Their members stand in the module, too; of two with one name the later one.
+UNKNOWN: ObjectDataType
+KVCACHE: ObjectDataType
+TENSOR: ObjectDataType
+WEIGHT: ObjectDataType
+SAMPLE: ObjectDataType
+ACTIVATION: ObjectDataType
+GRADIENT: ObjectDataType
+OPTIMIZER_STATE: ObjectDataType
+METADATA: ObjectDataType
+GENERAL: ObjectDataType
+UNDEFINED: ReplicaStatus
+INITIALIZED: ReplicaStatus
+PROCESSING: TaskStatus
+COMPLETE: ReplicaStatus
+REMOVED: ReplicaStatus
+FAILED: TaskStatus
+REPLICA_COPY: TaskType
+REPLICA_MOVE: TaskType
+PENDING: TaskStatus
+SUCCESS: TaskStatus
+
 class ReplicateConfig:
     replica_num: int
     nof_replica_num: int
