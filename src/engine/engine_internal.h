@@ -124,7 +124,8 @@ struct yb_engine_request {
     struct yb_engine_outcome outcome;
 };
 
-/* Metrics of requests that have ended; of the thread that computes, but for the notes. */
+/* Metrics of requests that have ended; of the thread that computes, but for the notes and the
+ * shard, which are of whoever holds the lock. */
 struct yb_engine_measure {
     uint32_t first;
     struct yb_stats_shard *shard; /* NULL: nobody asks. */
@@ -258,6 +259,11 @@ void yb_engine_store_given_up_locked(struct yb_engine_store *store,
  * yb_stats_shard_take(). */
 YB_CHECKED enum yb_status yb_engine_measure_begin(struct yb_engine *engine);
 void yb_engine_measure_end(struct yb_engine *engine);
+
+/* A value was found and did not come, or was wrong (CORRUPT); the store did not take one.
+ * Lock held. */
+void yb_engine_not_loaded_locked(struct yb_engine *engine, enum yb_status status);
+void yb_engine_not_stored_locked(struct yb_engine *engine, enum yb_status status);
 
 /* A request has ended; and, on the thread that computes: count those that have. */
 void yb_engine_note_locked(struct yb_engine *engine, const struct yb_engine_outcome *outcome);

@@ -92,13 +92,13 @@ put_part(struct yb_engine_store *store, uint32_t part)
     struct yb_engine *engine = store->engine;
     uint32_t count = fill_items(store, part);
     uint64_t stored = 0;
-    uint64_t failures = 0;
     enum yb_status all = YB_OK;
 
     if (count == 0) {
         return;
     }
     all = yb_client_put(engine->options.client, store->items, count, &store->call);
+    yb_lock_acquire(&engine->lock);
     for (uint32_t i = 0, at = 0; i < store->count; i++) {
         enum yb_status status;
 
@@ -109,13 +109,13 @@ put_part(struct yb_engine_store *store, uint32_t part)
         stored += status == YB_OK ? engine->part_bytes : 0;
         /* Somebody else has put it, or is about to: the same bytes. */
         store->lost[i] = status != YB_OK && status != YB_EXISTS && status != YB_IN_PROGRESS;
-        failures += store->lost[i];
+        if (store->lost[i]) {
+            yb_engine_not_stored_locked(engine, status);
+        }
     }
-    yb_lock_acquire(&engine->lock);
     engine->sums.stored_bytes += stored;
     store->span.bytes += stored;
     store->span.outcome = all != YB_OK ? all : store->span.outcome;
-    engine->sums.store_failures += failures;
     yb_lock_release(&engine->lock);
 }
 

@@ -222,7 +222,7 @@ take_item(struct load *load, uint32_t index)
         }
         (void)pthread_cond_broadcast(&engine->changed);
     } else {
-        engine->sums.load_failures++;
+        yb_engine_not_loaded_locked(engine, item->status == YB_OK ? YB_CORRUPT : item->status);
         request->outcome.load_failures++;
         load->failed = true;
     }

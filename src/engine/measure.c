@@ -2,8 +2,8 @@
  *
  * What requests were like, as they ended: distributions, failures by kind, where prompts came from.
  *
- * Requests end on several threads, and a shard has one writer: they are noted under the engine's
- * lock, and counted by the thread that computes.
+ * Requests end on several threads, and a shard has one writer: whoever holds the engine's lock.
+ * They are noted, and counted by the thread that computes; what fails is counted at once.
  */
 #include "base/check.h"
 #include "engine/engine_internal.h"
@@ -34,6 +34,10 @@ _Static_assert((int)SOURCE_OBJECT == (int)YB_CLIENT_TIER_OBJECT, "loads say wher
       "tokens of prompts, by where their KV came from; miss: computed")                      \
     X(HIT, GAUGE, PARTS_PER_MILLION, "hit", &source_label, NULL,                             \
       "share of all prompts' tokens so far; tiers and miss sum to 1")                        \
+    X(NOT_LOADED, COUNTER, COUNT, "not_loaded", &yb_stats_label_status, NULL,                \
+      "values that were found and did not come, by why; CORRUPT: came, and were wrong")      \
+    X(NOT_STORED, COUNTER, COUNT, "not_stored", &yb_stats_label_status, NULL,                \
+      "values that the store did not take, by why")                                          \
     X(UNCOUNTED, COUNTER, COUNT, "uncounted", NULL, NULL,                                    \
       "requests that ended too many at once to be counted here")
 /* clang-format on */
@@ -69,6 +73,31 @@ yb_engine_measure_end(struct yb_engine *engine)
     if (engine->measure.shard != NULL) {
         yb_stats_shard_release(&engine->measure.shard);
     }
+}
+
+static void
+count_failure(struct yb_engine *engine, uint32_t stat, enum yb_status status)
+{
+    const struct yb_engine_measure *measure = &engine->measure;
+
+    yb_lock_assert_held(&engine->lock);
+    if (measure->shard != NULL) {
+        yb_stats_add_at(measure->shard, measure->first + stat, yb_stats_status_index(status), 0, 1);
+    }
+}
+
+void
+yb_engine_not_loaded_locked(struct yb_engine *engine, enum yb_status status)
+{
+    engine->sums.load_failures++;
+    count_failure(engine, STAT_NOT_LOADED, status);
+}
+
+void
+yb_engine_not_stored_locked(struct yb_engine *engine, enum yb_status status)
+{
+    engine->sums.store_failures++;
+    count_failure(engine, STAT_NOT_STORED, status);
 }
 
 void

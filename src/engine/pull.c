@@ -150,7 +150,7 @@ settle(struct pull *pull, enum yb_status status)
     }
     if (status != YB_OK) {
         /* It cannot be had there any more: load and compute it, like any other. */
-        engine->sums.load_failures++;
+        yb_engine_not_loaded_locked(engine, status);
         request->outcome.load_failures++;
         yb_engine_shorten_locked(request, 0);
         request->load = YB_ENGINE_LOAD_NONE;

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/stats.h"
+#include "client/beside.h"
 #include "engine/engine.h"
 #include "engine/engine_internal.h"
 #include "store_ground.h"
@@ -82,8 +84,24 @@ rig_init(struct rig *rig, bool stored, const struct yb_engine_options *changes)
     rig->client = stored ? ground_client(ground, NULL) : NULL;
     assert_int_equal(yb_transfer_create(&transfer, &rig->transfer, NULL, 0), YB_OK);
     options.client = rig->client;
+    options.stats = stored ? yb_client_registry(rig->client) : NULL;
     options.transfer = rig->transfer;
     assert_int_equal(yb_engine_create(&options, &rig->engine, why), YB_OK);
+}
+
+/* Whether a metric is shown with that value. */
+static bool
+is_shown(const struct rig *rig, const char *line)
+{
+    char *text = NULL;
+    size_t length = 0;
+    bool found;
+
+    assert_int_equal(yb_stats_prometheus_text(yb_client_registry(rig->client), &text, &length),
+                     YB_OK);
+    found = strstr(text, line) != NULL;
+    free(text);
+    return found;
 }
 
 static void
@@ -393,6 +411,8 @@ test_engine__wrong_bytes_are_found_and_computed_anew(void **state)
     yb_engine_info(second.engine, &info);
     assert_int_equal(info.load_failures, 1);
     assert_int_equal(info.computed_tokens, 200 - 5 * BLOCK_TOKENS);
+    assert_true(is_shown(&second, "yuebing_engine_not_loaded_total{status=\"CORRUPT\"} 1\n"));
+    assert_false(is_shown(&first, "yuebing_engine_not_loaded_total{status=\"CORRUPT\"} 1\n"));
     rig_fini(&second);
     rig_fini(&first);
 }
