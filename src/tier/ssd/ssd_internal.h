@@ -355,6 +355,7 @@ struct yb_ssd {
     struct yb_ssd_reader *reader_free;
     uint32_t loads; /* With an operation. */
     uint64_t load_backlog;
+    uint64_t urgent_ns;  /* When a load of the most urgent class came last; 0: never. */
     uint64_t rate_bytes; /* Read, and ... */
     uint64_t rate_ns;    /* ... the time that took, for the forecast. */
     uint64_t last_read_ns;

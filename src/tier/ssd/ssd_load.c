@@ -10,6 +10,9 @@
 #include "base/crc32c.h"
 #include "tier/ssd/ssd_internal.h"
 
+#define URGENT_LATELY_NS YB_NS_PER_S
+#define URGENT_BYTES     (4ull << 20) /* Under way at most then, and one load. */
+
 #define READ_ERRORS_MAX 16u /* In a row; then the medium is taken for broken. */
 
 static uint64_t
@@ -313,10 +316,28 @@ reader_then(struct yb_ssd_transfer *transfer, int error)
 
 /* ---- the queue -------------------------------------------------------------------------- */
 
+/* Whether one more may be read. What is being read is not interrupted, so that an urgent load waits
+ * for it: where there have been any of late, less is under way at a time. */
+static bool
+may_read(const struct yb_ssd *ssd)
+{
+    bool urgent = ssd->urgent_ns != 0 && yb_loop_now(ssd->loop) - ssd->urgent_ns < URGENT_LATELY_NS;
+
+    return ssd->reader_free != NULL && (!urgent || ssd->load_backlog < URGENT_BYTES);
+}
+
+static void
+note_urgent(struct yb_ssd *ssd, enum yb_class traffic_class)
+{
+    if (traffic_class == YB_CLASS_FIRST_TOKEN) {
+        ssd->urgent_ns = yb_loop_now(ssd->loop);
+    }
+}
+
 void
 yb_ssd_load_pump(struct yb_ssd *ssd)
 {
-    while (ssd->reader_free != NULL) {
+    while (may_read(ssd)) {
         struct yb_ssd_loading *loading = (struct yb_ssd_loading *)yb_fair_pop(&ssd->queue);
         struct yb_ssd_reader *reader = ssd->reader_free;
 
@@ -361,6 +382,7 @@ yb_ssd_load_entry(struct yb_ssd *ssd, struct yb_tier_load *load, const struct yb
     yb_fair_item_init(&loading->item, load->op.traffic_class, load->op.deadline_ns,
                       load->length + YB_SSD_BLOCK_BYTES);
     yb_fair_push(&ssd->queue, &loading->item);
+    note_urgent(ssd, load->op.traffic_class);
     yb_ssd_watch_deadline(ssd, load->op.deadline_ns);
     yb_ssd_wake(ssd);
     return YB_OK;
@@ -443,6 +465,7 @@ yb_ssd_load_urge(struct yb_ssd *ssd, struct yb_tier_load *load, enum yb_class tr
 {
     struct yb_ssd_loading *loading = load->op.slot;
 
+    note_urgent(ssd, traffic_class);
     load->op.traffic_class = traffic_class;
     load->op.deadline_ns = deadline_ns;
     if (loading->reader == NULL) {
