@@ -23,6 +23,7 @@
 
 #include "base/config.h"
 #include "cli/bench_device.h"
+#include "net/address.h"
 #include "yuebing/client.h"
 
 #define YB_BENCH_STORE_BATCH_MAX  4096u
@@ -59,7 +60,7 @@ struct yb_bench_store_result {
 
 struct yb_bench_store {
     pid_t pid;
-    char address[64]; /* Of its directory. */
+    char address[YB_ADDRESS_TEXT_BYTES]; /* Of its directory. */
     struct yb_client *client;
     uint8_t *from;                  /* Values that are put. */
     uint8_t *to;                    /* Where they come back. */

@@ -470,7 +470,9 @@ yb_node_below_answered(struct yb_node *node, const struct yb_publisher_item *ite
     uint8_t bit = 0;
 
     for (uint32_t i = 0; i < below->level_count; i++) {
-        bit = below->levels[i].kind == item->wire.tier ? (uint8_t)(1u << i) : bit;
+        if (below->levels[i].kind == item->wire.tier) {
+            bit = (uint8_t)(1u << i);
+        }
     }
     if (item->wire.mode == YB_WIRE_MODE_WITHDRAW || record == NULL ||
         record->state != YB_SHELF_LIVE || (record->told & bit) == 0) {

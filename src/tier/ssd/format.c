@@ -388,5 +388,5 @@ yb_ssd_map_get(const uint8_t *map, uint64_t life, uint32_t unit)
     uint32_t bit = unit / GRAIN % YB_SSD_SECTOR_BITS;
 
     return memcmp(sector, &life, sizeof life) == 0 &&
-           (sector[sizeof life + bit / 8] >> bit % 8 & 1u) != 0;
+           ((uint32_t)sector[sizeof life + bit / 8] >> bit % 8 & 1u) != 0;
 }
