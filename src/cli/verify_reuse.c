@@ -198,7 +198,27 @@ compute_first(struct trial *trial, struct yb_verify_link *link)
     return done;
 }
 
-/* Ask for another engine until it is told to reuse something. NULL: it is not, in time. */
+/* Whether the conductor knows that blocks of the prompt lie in the pool. */
+static bool
+is_in_pool(struct trial *trial)
+{
+    json_t *told =
+        yb_ask_json(trial->curl, trial->verify->conductor, "/v1/query",
+                    json_pack("{s:O, s:s}", "hashes", trial->hashes, "model", trial->model), NULL);
+    const json_t *place;
+    size_t i;
+    bool known = false;
+
+    json_array_foreach(json_object_get(told, "places"), i, place)
+    {
+        known = known || yb_ask_number(place, "dram") > 0 || yb_ask_number(place, "ssd") > 0;
+    }
+    json_decref(told);
+    return known;
+}
+
+/* Ask for another engine until it is told to reuse something; or could be, where computing is as
+ * fast as loading, and the conductor rightly has it compute. NULL: neither, in time. */
 static json_t *
 await_known(struct trial *trial)
 {
@@ -209,7 +229,8 @@ await_known(struct trial *trial)
     do {
         json_decref(decision);
         decision = schedule(trial);
-        if (yb_ask_number(decision, "reuse_tokens") > 0) {
+        if (yb_ask_number(decision, "reuse_tokens") > 0 ||
+            (json_is_true(json_object_get(decision, "accepted")) && is_in_pool(trial))) {
             return decision;
         }
         json_decref(yb_ask_json(trial->curl, trial->verify->conductor, "/v1/done",

@@ -7,6 +7,7 @@ import signal
 import tempfile
 import urllib.request
 
+from engine_process import ask, prompt, settled
 from yuebing import SLOWER, Serve, case, expect, main, run, until
 
 LONG_S = 60 * SLOWER
@@ -28,10 +29,10 @@ def audit(http):
         return json.load(answer)
 
 
-def engine(store, conductor, name):
+def engine(store, conductor, name, *words):
     return Serve("--http-listen", "127.0.0.1:0", "--directory", store, "--conductor", conductor,
                  "--name", name, "--time-scale", "0.002", "--block-tokens", "64", "--block-bytes",
-                 "65536", "--pool", "64", command="engine")
+                 "65536", "--pool", "64", *words, command="engine")
 
 
 @case("all five links of a whole cluster are tried with bytes, through two engines, too")
@@ -56,6 +57,25 @@ def _():
             expect(told["outcomes"]["expired"] == 0, f"each order has an outcome: {told}")
         done = run("ls", "yuebing/verify/", "--directory", store.address, timeout=LONG_S)
         expect(done.out.strip() == "", f"nothing is left behind: {done.out}")
+
+
+@case("engines reuse for a trial also what it would be faster to compute")
+def _():
+    slow = ("--load-rate", "400000")
+    with Serve("--memory", "64m", command="serve") as store, \
+            Serve("--http", "127.0.0.1:0", "--directory", store.address, "--block-tokens", "64",
+                  command="conductor") as conductor:
+        http = conductor.ready["http"]
+        with engine(store.address, "http://" + http, "a", *slow) as one, \
+                engine(store.address, "http://" + http, "b", *slow) as other:
+            for seed, (first, then) in enumerate(((one, other), (other, one))):
+                ask(first, prompt(seed, 257))
+                settled(first)
+                told = ask(then, prompt(seed, 257))["yuebing"]
+                expect(told["loaded_tokens"] > 0, f"slowly, as it learns: {told}")
+            states, links = verify(store.address, "--conductor", http)
+            expect(states["end-to-end reuse"] == "ok", f"{links}")
+            expect(links["end-to-end reuse"]["bytes"] == 4 * 65536, f"{links}")
 
 
 @case("what a cluster does not have is absent, and no failure")
