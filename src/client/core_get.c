@@ -281,6 +281,9 @@ yb_core_get_elsewhere(struct yb_core_work *work, uint32_t index, enum yb_status 
     enum yb_status over;
     uint32_t rows[4];
 
+    if (why == YB_NOT_FOUND && item->last == YB_CORRUPT) {
+        why = YB_CORRUPT; /* Its node let it go for that. */
+    }
     if (why == YB_NOT_FOUND && item->last != YB_NOT_FOUND) {
         item->lookups = 1; /* It may have been replaced while it could not be asked. */
     }
