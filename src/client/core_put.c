@@ -586,6 +586,23 @@ no_node_is_that_large(const struct yb_client_core *core, uint64_t bytes)
     return core->member_count > 0;
 }
 
+/* Why nobody was even asked. NO_SPACE is for those who could answer: a node that is not reached may
+ * have room, and may be back before the deadline. */
+static enum yb_status
+why_nobody(const struct yb_client_core *core, uint64_t bytes)
+{
+    if (no_node_is_that_large(core, bytes)) {
+        return YB_TOO_LARGE;
+    }
+    for (uint32_t row = 0; row < core->member_count; row++) {
+        if (core->choices[row].failed ||
+            core->members[row].wire.state == YB_WIRE_SLOT_STATE_SUSPECT) {
+            return YB_UNREACHABLE;
+        }
+    }
+    return YB_NO_SPACE;
+}
+
 void
 yb_core_put_pump(struct yb_core_work *work)
 {
@@ -604,9 +621,7 @@ yb_core_put_pump(struct yb_core_work *work)
             continue;
         }
         if (count == 0) { /* Nobody takes it: none is there, or all have refused. */
-            if (item->last == YB_OK || item->last == YB_NO_SPACE) {
-                item->last = no_node_is_that_large(core, item->room) ? YB_TOO_LARGE : YB_NO_SPACE;
-            }
+            item->last = item->last == YB_OK ? why_nobody(core, item->room) : item->last;
             item->attempts++;
             item->placed_count = 0;
             item->phase = YB_CORE_SENT;

@@ -91,6 +91,25 @@ test_store__replaces_and_shows_only_the_newest_version(void **state)
 }
 
 static void
+test_store__a_node_that_is_not_reached_is_not_said_to_be_full(void **state)
+{
+    struct store_world *world = begin(1, 1);
+
+    (void)state;
+    store_stall(store_node(world, 0), true);
+    for (uint32_t key = 0; key < 10; key++) { /* It fails, is suspected, is dead. */
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 500 + 1000 * key);
+
+        store_value(op, 0, 77, 100);
+        store_submit(op);
+        assert_true(store_settle(world, 20000));
+        assert_int_not_equal(op->items[0].status, YB_OK);
+        assert_int_not_equal(op->items[0].status, YB_NO_SPACE);
+    }
+    store_world_destroy(&world);
+}
+
+static void
 test_store__a_dead_node_takes_only_its_own_blocks(void **state)
 {
     struct store_world *world = begin(3, 1);
@@ -220,6 +239,7 @@ main(void)
         cmocka_unit_test(test_store__finds_what_was_put_from_everywhere_until_it_is_removed),
         cmocka_unit_test(test_store__has_forgotten_each_key_when_all_is_removed_without_force),
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
+        cmocka_unit_test(test_store__a_node_that_is_not_reached_is_not_said_to_be_full),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
         cmocka_unit_test(test_store__a_put_under_way_outlives_a_directory_that_starts_again),
