@@ -6,6 +6,7 @@
 #include "object_ground.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -357,13 +358,18 @@ test_object__a_flush_makes_everything_older_a_miss(void **state)
     struct object_ground ground;
     struct object_block block;
     struct yb_tier_found found;
-    char old[128];
+    char old[128], hex[33], path[256], kept[160];
 
     ground_init(&ground);
     ground_start(&ground);
     for (uint64_t i = 0; i < 10; i++) {
         assert_int_equal(block_store(&ground, i, 5, 100), YB_OK);
     }
+    (void)snprintf(old, sizeof(old), "%s/tenant/0000000000000001", ground.folder);
+    (void)snprintf(kept, sizeof(kept), "%s-kept", ground.folder);
+    yb_id_format(ground_hash(3), hex);
+    (void)snprintf(path, sizeof(path), "%s/%s,0000000000000005-64-12001", old, hex);
+    assert_int_equal(link(path, kept), 0);
     assert_int_equal(tenant_flush(&ground, 2), YB_OK);
     assert_int_equal(block_store(&ground, 20, 5, 100), YB_STALE);
     block_init(&block, 21, 5, 100);
@@ -377,12 +383,15 @@ test_object__a_flush_makes_everything_older_a_miss(void **state)
         assert_int_equal(block_load(&ground, i, 0, 100), YB_NOT_FOUND);
     }
     ground_stop(&ground);
+    /* One that was not collected in time. */
+    assert_true(mkdir(old, 0700) == 0 || errno == EEXIST);
+    assert_true(link(kept, path) == 0 || errno == EEXIST);
+    assert_int_equal(unlink(kept), 0);
     ground_start(&ground);
     ground_recover(&ground);
     assert_int_equal(ground.found_count, 1);
     assert_int_equal(block_load(&ground, 21, 0, 100), YB_OK);
     assert_int_equal(block_load(&ground, 3, 0, 100), YB_NOT_FOUND);
-    (void)snprintf(old, sizeof(old), "%s/tenant/0000000000000001", ground.folder);
     while (access(old, F_OK) == 0) {
         yb_loop_turn(ground.loop, 100 * YB_NS_PER_MS); /* Collected in the background. */
     }
