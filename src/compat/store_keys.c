@@ -10,6 +10,7 @@
 #include "compat/store_internal.h"
 
 #define PATTERN_BYTES_MAX 4096u
+#define EXIST_AT_ONCE     2048u /* Keys of a question: more fall out of a core's own cache. */
 
 static int32_t
 existence(enum yb_status status)
@@ -23,29 +24,47 @@ existence(enum yb_status status)
                : yb_compat_code(status, YB_COMPAT_CALL_READ);
 }
 
+/* Ask for some keys, until a time. */
+static void
+exist_some(struct yb_client *client, const yb_compat_key *keys, uint32_t count, uint64_t until_ns,
+           int32_t *codes_out)
+{
+    uint64_t now_ns = yb_clock_now(yb_clock_system());
+    const struct yb_client_call call = {
+        .struct_bytes = sizeof(call),
+        .timeout_ns = until_ns > now_ns ? until_ns - now_ns : 1,
+        .hold_ms = YB_COMPAT_LEASE_MS,
+        .brief = true,
+    };
+    struct yb_compat_items items;
+
+    if (!yb_compat_items_init(&items, keys, count, codes_out)) {
+        return;
+    }
+    yb_compat_items_run(client, YB_CLIENT_OP_EXIST, items.items, items.count, &call);
+    for (uint32_t i = 0; i < items.count; i++) {
+        codes_out[items.keys[i]] = existence(items.items[i].status);
+    }
+    yb_compat_items_fini(&items);
+}
+
 void
 yb_compat_store_exist(struct yb_compat_store *store, const yb_compat_key *keys, uint32_t count,
                       int32_t *codes_out)
 {
-    const struct yb_client_call call = {
-        .struct_bytes = sizeof(call),
-        .timeout_ns = YB_COMPAT_LOOK_NS,
-        .hold_ms = YB_COMPAT_LEASE_MS,
-        .brief = true,
-    };
+    uint64_t until_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), YB_COMPAT_LOOK_NS);
     struct yb_client *client = yb_compat_store_enter(store);
-    struct yb_compat_items items;
 
     yb_compat_fill(codes_out, count, YB_COMPAT_INVALID_PARAMS);
     if (client == NULL) {
         return;
     }
-    if (count > 0 && yb_compat_items_init(&items, keys, count, codes_out)) {
-        yb_compat_items_run(client, YB_CLIENT_OP_EXIST, items.items, items.count, &call);
-        for (uint32_t i = 0; i < items.count; i++) {
-            codes_out[items.keys[i]] = existence(items.items[i].status);
-        }
-        yb_compat_items_fini(&items);
+    for (uint32_t at = 0; at < count; at += EXIST_AT_ONCE) {
+        uint32_t some = count - at < EXIST_AT_ONCE ? count - at : EXIST_AT_ONCE;
+
+        exist_some(client, keys + at, some, until_ns, codes_out + at);
+    }
+    if (count > 0) {
         yb_compat_zero_asked(store, client, keys, codes_out, count);
     }
     yb_compat_store_leave(store);

@@ -192,6 +192,26 @@ test_compat_store__moves_many_values_of_many_pieces_and_answers_for_each(void **
     assert_int_equal(codes[COUNT - 1], 0);
 }
 
+/* A question of thousands of keys is asked in parts; each answer has its key's place. */
+static void
+test_compat_store__answers_for_each_of_thousands_of_keys(void **state)
+{
+    enum { COUNT = 5000, EACH = 97 };
+    static char names[COUNT][16];
+    static yb_compat_key keys[COUNT];
+    static int32_t codes[COUNT];
+
+    for (uint32_t i = 0; i < COUNT; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "one-of-%u", i);
+        keys[i] = key_of(names[i]);
+        assert_int_equal(i % EACH == 0 ? put(store, names[i], "x", 1) : 0, 0);
+    }
+    yb_compat_store_exist(store, keys, COUNT, codes);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(codes[i], i % EACH == 0);
+    }
+}
+
 static void
 test_compat_store__tells_what_is_not_there_from_what_does_not_fit(void **state)
 {
@@ -638,6 +658,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compat_store__gives_back_what_was_put),
         cmocka_unit_test(test_compat_store__moves_many_values_of_many_pieces_and_answers_for_each),
+        cmocka_unit_test(test_compat_store__answers_for_each_of_thousands_of_keys),
         cmocka_unit_test(test_compat_store__tells_what_is_not_there_from_what_does_not_fit),
         cmocka_unit_test(test_compat_store__holds_what_exist_has_found_until_it_is_forced),
         cmocka_unit_test(test_compat_store__removes_what_nobody_holds),
