@@ -45,7 +45,8 @@ const struct yb_cli_option yb_cli_bench_options[] = {
     {"trace", "FILE", "ssd: run a request trace over a pool and a log twice as large instead"},
     {"pool", "N", "ssd --trace: blocks of the pool (10000)"},
     {"store", "URL",
-     "object, classes: file:DIR or s3://BUCKET?endpoint=URL (file:yuebing-bench-object)"},
+     "object, classes: file:DIR or s3://BUCKET?endpoint=URL (file:yuebing-bench-object, which goes "
+     "in the end)"},
     {NULL, NULL, NULL},
 };
 

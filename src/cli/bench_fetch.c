@@ -8,7 +8,6 @@
  * Callers get one block after the other; then as many callers fetch, all together with so many
  * blocks outstanding. The store counts what is read, and every block is compared.
  */
-#include <ftw.h>
 #include <jansson.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,6 +26,7 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/bench_directory.h"
+#include "cli/folder.h"
 #include "cli/measure.h"
 #include "cli/output.h"
 #include "daemon/process.h"
@@ -491,15 +491,6 @@ open_client(struct bench *bench)
     return true;
 }
 
-static int
-remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
-{
-    (void)status;
-    (void)kind;
-    (void)where;
-    return remove(path);
-}
-
 static void
 close_all(struct bench *bench)
 {
@@ -510,7 +501,7 @@ close_all(struct bench *bench)
         (void)kill(bench->pid, SIGKILL);
         (void)waitpid(bench->pid, NULL, 0);
     }
-    (void)nftw(bench->medium.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)yb_folder_remove(bench->medium.folder);
     (void)munmap(bench->medium.shared, sizeof(*bench->medium.shared));
 }
 

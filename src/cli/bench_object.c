@@ -581,12 +581,11 @@ yb_bench_object(struct yb_cli *cli)
         return YB_CLI_EXIT_REFUSED;
     }
     scene->cli = cli;
-    scene->url = yb_cli_option(cli, "store");
-    scene->url = scene->url != NULL ? scene->url : YB_BENCH_TIER_STORE;
     scene->epoch = yb_clock_wall(yb_clock_system()) / YB_NS_PER_S * 64;
     scene->items = calloc(SMALL, sizeof(*scene->items));
     scene->memory = calloc(2 * FLYING, LARGE); /* As much as SMALL of 64 KiB. */
     scene->tier = (struct yb_bench_tier){.name = "object", .err = cli->err};
+    scene->url = yb_bench_tier_url(&scene->tier, cli);
     if (scene->items != NULL && scene->memory != NULL) {
         if (measure(scene, rounds)) {
             result = cli->json ? print_json(scene) : print_table(scene);

@@ -270,8 +270,7 @@ open_log(struct yb_cli *cli, struct yb_bench_shelf *shelf)
 static bool
 open_store(struct yb_cli *cli, struct yb_bench_shelf *shelf)
 {
-    const char *url = yb_cli_option(cli, "store");
-    const struct yb_object_options options = {.url = url != NULL ? url : YB_BENCH_TIER_STORE};
+    const struct yb_object_options options = {.url = yb_bench_tier_url(&shelf->tier, cli)};
 
     return yb_bench_tier_open_store(&shelf->tier, &options);
 }

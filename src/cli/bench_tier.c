@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench_tier.h"
 
+#include <unistd.h>
+
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "cli/folder.h"
+
+#define STORE_FOLDER "yuebing-bench-object"
 
 /* ---- what the tier tells --------------------------------------------------------------------- */
 
@@ -100,6 +105,18 @@ yb_bench_tier_open_log(struct yb_bench_tier *bench, const struct yb_ssd_options 
     return await_recovery(bench);
 }
 
+const char *
+yb_bench_tier_url(struct yb_bench_tier *bench, const struct yb_cli *cli)
+{
+    const char *url = yb_cli_option(cli, "store");
+
+    if (url != NULL) {
+        return url;
+    }
+    bench->made = access(STORE_FOLDER, F_OK) != 0 ? STORE_FOLDER : NULL;
+    return "file:" STORE_FOLDER;
+}
+
 bool
 yb_bench_tier_open_store(struct yb_bench_tier *bench, const struct yb_object_options *options)
 {
@@ -138,6 +155,10 @@ yb_bench_tier_fini(struct yb_bench_tier *bench)
     yb_bench_tier_close(bench);
     if (bench->loop != NULL) {
         yb_loop_destroy(&bench->loop);
+    }
+    if (bench->made != NULL) {
+        (void)yb_folder_remove(bench->made);
+        bench->made = NULL;
     }
 }
 

@@ -13,13 +13,13 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "cli/cli.h"
 #include "net/loop.h"
 #include "tier/object/object.h"
 #include "tier/ssd/ssd.h"
 #include "tier/tier.h"
 
 #define YB_BENCH_TIER_TURN_NS (100 * YB_NS_PER_MS)
-#define YB_BENCH_TIER_STORE   "file:yuebing-bench-object" /* Unless --store names another. */
 
 struct yb_bench_tier {
     const char *name; /* Of the bench, for what goes wrong ... */
@@ -29,6 +29,7 @@ struct yb_bench_tier {
     /* ---- from open to close ---- */
     struct yb_loop *loop;
     struct yb_tier *tier;
+    const char *made;      /* A folder that is not to outlive the bench; NULL: none. */
     enum yb_status status; /* The first that was not OK: of the tier, or of an operation. */
     bool recovered;
 };
@@ -44,6 +45,9 @@ union yb_bench_tier_any {
  * `owner` of the options are filled in. False, having said why on `err`. */
 bool yb_bench_tier_open_log(struct yb_bench_tier *bench, const struct yb_ssd_options *options);
 bool yb_bench_tier_open_store(struct yb_bench_tier *bench, const struct yb_object_options *options);
+
+/* The store that --store names, or a folder here: that goes with the bench, unless it was there. */
+const char *yb_bench_tier_url(struct yb_bench_tier *bench, const struct yb_cli *cli);
 
 /* Stop the tier and wait for it; harmless if there is none. The loop stays for the next ... */
 void yb_bench_tier_close(struct yb_bench_tier *bench);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cli/folder.h"
 #include "cli/measure.h"
 
 #define WORDS_MAX  64u
@@ -365,21 +365,6 @@ yb_demo_cluster_far(const struct yb_demo_cluster *cluster, const char *text)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-static int
-remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
-{
-    (void)about;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static bool
-remove_folder(const char *folder)
-{
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT;
-}
-
 /* A process that outlives us, however we end: gigabytes would stay behind otherwise. */
 static void
 be_sweeper(const char *folder, int fd)
@@ -389,7 +374,7 @@ be_sweeper(const char *folder, int fd)
     (void)setsid(); /* Ctrl-C is not for it. */
     while (read(fd, &byte, 1) < 0 && errno == EINTR) {
     }
-    for (uint32_t i = 0; i < SWEEPS_MAX && !remove_folder(folder); i++) {
+    for (uint32_t i = 0; i < SWEEPS_MAX && !yb_folder_remove(folder); i++) {
         yb_demo_pause(SWEEP_NS); /* The servers, which end with us, may still write. */
     }
     _exit(0);
@@ -417,7 +402,7 @@ make_folder(struct yb_demo_cluster *cluster)
 static bool
 end_folder(struct yb_demo_cluster *cluster)
 {
-    bool removed = cluster->folder[0] == '\0' || remove_folder(cluster->folder);
+    bool removed = cluster->folder[0] == '\0' || yb_folder_remove(cluster->folder);
 
     cluster->folder[0] = '\0';
     if (cluster->sweeper_fd > 0) {
