@@ -183,7 +183,8 @@ struct yb_core_member {
     struct yb_wire_member wire;
     struct yb_peer *peer; /* NULL: its address cannot be used. */
     uint64_t failed_until_ns;
-    uint32_t failures;            /* In a row. */
+    uint64_t failed_ns;           /* When the last one was counted. */
+    uint32_t failures;            /* In a row: of calls that began after the one before. */
     uint32_t unreported;          /* For the directory. */
     bool seen;                    /* In the newest list. */
     bool watched;                 /* A call waits there for news: core_watch.c. */

@@ -67,8 +67,12 @@ member_failed(struct yb_client_core *core, const struct yb_core_io *io)
     if (member == NULL || member->wire.incarnation != io->incarnation) {
         return;
     }
-    member->failures++;
     member->unreported++;
+    if (member->failures > 0 && io->call.began_ns <= member->failed_ns) {
+        return; /* One cut ends all that is under way: it is one failure. */
+    }
+    member->failures++;
+    member->failed_ns = yb_core_now(core);
     for (uint32_t i = 1; i < member->failures && rest_ns < FAILED_MAX_NS; i++) {
         rest_ns *= 2;
     }

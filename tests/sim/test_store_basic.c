@@ -110,6 +110,37 @@ test_store__a_node_that_is_not_reached_is_not_said_to_be_full(void **state)
 }
 
 static void
+test_store__one_cut_with_many_calls_under_way_is_one_failure(void **state)
+{
+    enum { UNDER_WAY = 6 };
+    struct store_world *world = begin(1, 2);
+    struct yb_sim_link slow = yb_sim_link_default();
+    struct store_op *ops[UNDER_WAY + 1];
+
+    (void)state;
+    slow.delay_ns = 3 * YB_NS_PER_MS;
+    for (uint32_t key = 0; key <= UNDER_WAY; key++) {
+        assert_int_equal(store_put(world, 1, key, key, false), YB_OK);
+    }
+    yb_sim_set_link(world->sim, store_node(world, 0)->host, store_client(world, 0)->host, &slow);
+    for (uint32_t key = 0; key <= UNDER_WAY; key++) {
+        if (key == UNDER_WAY) { /* They are at the node, each in a message of its own. */
+            store_run_ms(world, 8);
+            assert_true(yb_sim_cut(world->sim, store_client(world, 0)->host,
+                                   store_node(world, 0)->host) > 0);
+            store_run_ms(world, 8);
+        }
+        ops[key] = store_op(world, 0, YB_CLIENT_GET, &key, 1, 3000);
+        store_submit(ops[key]);
+    }
+    assert_true(store_settle(world, 10000));
+    for (uint32_t key = 0; key <= UNDER_WAY; key++) {
+        assert_int_equal(ops[key]->items[0].status, YB_OK);
+    }
+    store_world_destroy(&world);
+}
+
+static void
 test_store__a_dead_node_takes_only_its_own_blocks(void **state)
 {
     struct store_world *world = begin(3, 1);
@@ -240,6 +271,7 @@ main(void)
         cmocka_unit_test(test_store__has_forgotten_each_key_when_all_is_removed_without_force),
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_node_that_is_not_reached_is_not_said_to_be_full),
+        cmocka_unit_test(test_store__one_cut_with_many_calls_under_way_is_one_failure),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
         cmocka_unit_test(test_store__a_put_under_way_outlives_a_directory_that_starts_again),
