@@ -10,7 +10,7 @@
 #include "compat/store_internal.h"
 
 #define PATTERN_BYTES_MAX 4096u
-#define EXIST_AT_ONCE     2048u /* Keys of a question: more fall out of a core's own cache. */
+#define EXIST_AT_ONCE     4096u /* Keys of a question: more fall out of a core's own cache. */
 
 static int32_t
 existence(enum yb_status status)

@@ -196,7 +196,7 @@ test_compat_store__moves_many_values_of_many_pieces_and_answers_for_each(void **
 static void
 test_compat_store__answers_for_each_of_thousands_of_keys(void **state)
 {
-    enum { COUNT = 5000, EACH = 97 };
+    enum { COUNT = 9000, EACH = 97 };
     static char names[COUNT][16];
     static yb_compat_key keys[COUNT];
     static int32_t codes[COUNT];
