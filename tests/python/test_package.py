@@ -89,11 +89,14 @@ def test_every_name_has_a_stub_and_says_what_it_is(name):
     assert not lacking
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(["ssl", "mooncake.store", "torch"])))
+IMPORTED = ["ssl", "requests", "mooncake.store"] + ["torch"] * bool(importlib.util.find_spec("torch"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(IMPORTED)))
 def test_any_order_of_imports(order):
-    modules = [m for m in order if m != "torch" or importlib.util.find_spec("torch")]
-    python("\n".join(f"import {m}" for m in modules) + """
+    python("\n".join(f"import {m}" for m in order) + """
 import hashlib, json, ssl
+requests.Session().close()
 from mooncake.store import MooncakeDistributedStore
 ssl.create_default_context()
 assert hashlib.new("sha256", b"").hexdigest().startswith("e3b0c442")
