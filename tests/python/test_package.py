@@ -89,7 +89,8 @@ def test_every_name_has_a_stub_and_says_what_it_is(name):
     assert not lacking
 
 
-IMPORTED = ["ssl", "requests", "mooncake.store"] + ["torch"] * bool(importlib.util.find_spec("torch"))
+IMPORTED = ["ssl", "requests", "mooncake.store"]
+IMPORTED += ["torch"] if importlib.util.find_spec("torch") else []
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(IMPORTED)))
