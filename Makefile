@@ -58,11 +58,10 @@ test-mutants: setup-test ## every documented mutant must make its test fail
 fuzz: setup ## run each fuzzer FUZZ_SECONDS seconds on the kept corpus
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
 
-.PHONY: test-engines bench-peer
 test-engines: setup-test all ## vLLM and llama.cpp, from PyPI, share prompts through our package
 	@tests/engines/run.sh $(BUILD)
 
-bench-peer: setup-test all ## the calls of engines, beside the known system, Redis and LMCache
+bench-peer: setup-peer all ## the calls of engines, beside the known system, Redis and LMCache
 	@bench/python/run.sh $(BUILD)
 
 bench: all ## ours beside what the machine can do (BENCH=net, transfer, ssd ...: `yuebing help bench`)
@@ -90,5 +89,8 @@ $(BUILD)/build.ninja:
 setup-test:
 	@tools/setup.sh test
 
-.PHONY: all setup setup-test demo test test-all test-asan test-tsan test-device test-power test-soak test-python \
-        test-connectors wheel test-mutants fuzz bench install format lint clean help
+setup-peer:
+	@tools/setup.sh peer
+
+.PHONY: all setup setup-test setup-peer demo test test-all test-asan test-tsan test-device test-power test-soak test-python \
+        test-connectors test-engines wheel test-mutants fuzz bench bench-peer install format lint clean help

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what tools/packages.txt lists and this machine lacks. Asks nothing.
-# Usage: tools/setup.sh [build|test|full]   (each contains the one before; default full)
+# Usage: tools/setup.sh [build|test|full|peer]   (default full)
+# test contains build; full and peer contain test.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,7 +11,8 @@ case $group in
 build) wanted=" build " ;;
 test) wanted=" build test " ;;
 full) wanted=" build test full " ;;
-*) echo "setup: unknown group '$group'; use build, test or full" >&2; exit 2 ;;
+peer) wanted=" build test peer " ;;
+*) echo "setup: unknown group '$group'; use build, test, full or peer" >&2; exit 2 ;;
 esac
 
 have() { # PACKAGE PROBE

@@ -27,7 +27,7 @@ venv() { # NAME PACKAGE...: an environment with these packages, made once
 rm -rf "$folder/ours" # The wheel's name does not tell whether it is another.
 ours=$(venv ours "$(echo "$root"/dist/yuebing-*abi3*.whl)")
 sides=(--ours "$ours")
-# The original links RDMA's libraries; without them peer.py says why it cannot run.
+# What it links and runs is in tools/packages.txt; peer.py says why a side cannot run.
 peer=$(venv peer mooncake-transfer-engine-non-cuda==0.3.13.post1) && sides+=(--peer "$peer")
 # LMCache and Redis' client are in the environment of the engines' connector files.
 kv=$("$root/tests/connectors/setup.sh" "$build/connectors") && sides+=(--kv "$kv")

@@ -220,13 +220,12 @@ yb_engine_stop(struct yb_engine *engine)
     engine->stops = true;
     (void)pthread_cond_broadcast(&engine->changed);
     (void)pthread_cond_broadcast(&engine->stopped);
-    (void)pthread_cond_broadcast(&engine->loaders.more);
-    (void)pthread_cond_broadcast(&engine->storers.more);
     yb_lock_release(&engine->lock);
     if (engine->thread_runs) {
         YB_ASSERT(pthread_join(engine->thread, NULL) == 0);
         engine->thread_runs = false;
     }
+    /* What the last step has computed is still put. */
     yb_engine_jobs_stop(&engine->loaders);
     yb_engine_jobs_stop(&engine->storers);
 }

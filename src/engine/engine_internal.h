@@ -63,6 +63,7 @@ struct yb_engine_jobs {
     struct yb_engine *engine;
     pthread_t threads[YB_ENGINE_LOADERS];
     uint32_t thread_count;
+    bool over; /* Nobody adds any more. */
     struct yb_engine_job *first;
     struct yb_engine_job **last;
     pthread_cond_t more;
@@ -131,6 +132,8 @@ struct yb_engine_measure {
     struct yb_stats_shard *shard; /* NULL: nobody asks. */
     uint64_t tokens[YB_ENGINE_SOURCES];
     uint64_t uncounted;
+    uint32_t not_loaded[YB_STATS_WORDS_MAX]; /* By status: not counted yet. */
+    uint32_t not_stored[YB_STATS_WORDS_MAX];
     uint32_t note_count;
     struct yb_engine_outcome notes[YB_ENGINE_NOTES_MAX];
 };
@@ -290,7 +293,8 @@ void yb_engine_trace_verdicts(const struct yb_engine_request *request, uint64_t 
 
 YB_CHECKED enum yb_status yb_engine_jobs_start(struct yb_engine_jobs *jobs,
                                                struct yb_engine *engine, uint32_t threads);
-/* Join the threads; jobs that wait are run first. The engine stops. */
+/* Join the threads; jobs that wait are run first. Nobody but those may add more: whoever else does
+ * has been stopped before. Without effect unless it was started. */
 void yb_engine_jobs_stop(struct yb_engine_jobs *jobs);
 void yb_engine_jobs_add_locked(struct yb_engine_jobs *jobs, struct yb_engine_job *job);
 

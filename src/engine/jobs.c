@@ -16,7 +16,7 @@ run_jobs(void *context)
     for (;;) {
         struct yb_engine_job *job = jobs->first;
 
-        if (job == NULL && engine->stops) {
+        if (job == NULL && jobs->over) {
             break;
         }
         if (job == NULL) {
@@ -53,14 +53,19 @@ yb_engine_jobs_start(struct yb_engine_jobs *jobs, struct yb_engine *engine, uint
 void
 yb_engine_jobs_stop(struct yb_engine_jobs *jobs)
 {
-    YB_ASSERT(jobs->engine == NULL || jobs->engine->stops);
+    if (jobs->engine == NULL) {
+        return;
+    }
+    yb_lock_acquire(&jobs->engine->lock);
+    jobs->over = true;
+    (void)pthread_cond_broadcast(&jobs->more);
+    yb_lock_release(&jobs->engine->lock);
     for (uint32_t i = 0; i < jobs->thread_count; i++) {
         YB_ASSERT(pthread_join(jobs->threads[i], NULL) == 0);
     }
-    if (jobs->engine != NULL) {
-        (void)pthread_cond_destroy(&jobs->more);
-    }
+    (void)pthread_cond_destroy(&jobs->more);
     jobs->thread_count = 0;
+    jobs->engine = NULL;
 }
 
 void

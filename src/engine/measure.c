@@ -2,8 +2,8 @@
  *
  * What requests were like, as they ended: distributions, failures by kind, where prompts came from.
  *
- * Requests end on several threads, and a shard has one writer: whoever holds the engine's lock.
- * They are noted, and counted by the thread that computes; what fails is counted at once.
+ * Requests end, and values fail, on several threads, and a shard has one writer: they are noted
+ * under the engine's lock, and counted by the thread that computes.
  */
 #include "base/check.h"
 #include "engine/engine_internal.h"
@@ -75,29 +75,20 @@ yb_engine_measure_end(struct yb_engine *engine)
     }
 }
 
-static void
-count_failure(struct yb_engine *engine, uint32_t stat, enum yb_status status)
-{
-    const struct yb_engine_measure *measure = &engine->measure;
-
-    yb_lock_assert_held(&engine->lock);
-    if (measure->shard != NULL) {
-        yb_stats_add_at(measure->shard, measure->first + stat, yb_stats_status_index(status), 0, 1);
-    }
-}
-
 void
 yb_engine_not_loaded_locked(struct yb_engine *engine, enum yb_status status)
 {
+    yb_lock_assert_held(&engine->lock);
     engine->sums.load_failures++;
-    count_failure(engine, STAT_NOT_LOADED, status);
+    engine->measure.not_loaded[yb_stats_status_index(status)]++;
 }
 
 void
 yb_engine_not_stored_locked(struct yb_engine *engine, enum yb_status status)
 {
+    yb_lock_assert_held(&engine->lock);
     engine->sums.store_failures++;
-    count_failure(engine, STAT_NOT_STORED, status);
+    engine->measure.not_stored[yb_stats_status_index(status)]++;
 }
 
 void
@@ -204,14 +195,31 @@ show_shares(struct yb_engine_measure *measure)
     }
 }
 
+/* Failures of each status, and none of them is left. */
+static void
+count_failures(const struct yb_engine_measure *measure, uint32_t stat, uint32_t *failures)
+{
+    for (uint32_t i = 0; i < yb_stats_label_status.count; i++) {
+        if (failures[i] > 0) {
+            yb_stats_add_at(measure->shard, measure->first + stat, i, 0, failures[i]);
+            failures[i] = 0;
+        }
+    }
+}
+
 void
 yb_engine_count_notes_locked(struct yb_engine *engine)
 {
     struct yb_engine_measure *measure = &engine->measure;
 
     yb_lock_assert_held(&engine->lock);
-    if (measure->shard == NULL || measure->note_count == 0) {
+    if (measure->shard == NULL) {
         measure->note_count = 0;
+        return;
+    }
+    count_failures(measure, STAT_NOT_LOADED, measure->not_loaded);
+    count_failures(measure, STAT_NOT_STORED, measure->not_stored);
+    if (measure->note_count == 0) {
         return;
     }
     for (uint32_t i = 0; i < measure->note_count; i++) {

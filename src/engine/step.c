@@ -356,6 +356,17 @@ decode_one(struct yb_engine_request *request)
     answer(request);
 }
 
+/* The first request from there on that runs. Only this thread ends one of those: prompts may end at
+ * any time when the lock is free, with what was pulled. */
+static struct yb_engine_request *
+running_from(struct yb_engine_request *request)
+{
+    while (request != NULL && request->state != YB_ENGINE_RUNNING) {
+        request = request->next;
+    }
+    return request;
+}
+
 static void
 end_step(struct step *step, bool whole)
 {
@@ -364,12 +375,10 @@ end_step(struct step *step, bool whole)
     struct yb_engine_request *next;
 
     engine->sums.steps++;
-    for (struct yb_engine_request *request = step->plan.decode ? engine->first : NULL;
+    for (struct yb_engine_request *request = step->plan.decode ? running_from(engine->first) : NULL;
          request != NULL; request = next) {
-        next = request->next;
-        if (request->state == YB_ENGINE_RUNNING) {
-            decode_one(request); /* Others only add to the list's end meanwhile. */
-        }
+        next = running_from(request->next);
+        decode_one(request);
     }
     if (prompt == NULL) {
         return;

@@ -80,6 +80,12 @@ rig_init(struct rig *rig, bool stored, const struct yb_engine_options *changes)
         options.load_rate = changes->load_rate;
         options.late_loads = changes->late_loads;
         options.cost.prefill_token_ns += changes->cost.prefill_token_ns;
+        options.cost.step_base_ns += changes->cost.step_base_ns;
+    }
+    if (changes != NULL && changes->block_tokens != 0) {
+        options.block_tokens = changes->block_tokens;
+        options.block_bytes = changes->block_bytes;
+        options.pool_bytes = changes->pool_bytes;
     }
     rig->client = stored ? ground_client(ground, NULL) : NULL;
     assert_int_equal(yb_transfer_create(&transfer, &rig->transfer, NULL, 0), YB_OK);
@@ -740,6 +746,97 @@ test_engine__each_request_ends_once_whatever_happens(void **state)
     rig_fini(&rig);
 }
 
+/* Each token makes a block, and filling that takes most of a step. */
+static const struct yb_engine_options token_blocks = {
+    .block_tokens = 1,
+    .block_bytes = 2 << 20,
+    .pool_bytes = 64 * (2 << 20),
+};
+
+/* Ask for an answer to one token, and await its first one. */
+static struct yb_engine_request *
+begin(struct rig *rig, uint32_t token, uint32_t answer_tokens)
+{
+    const struct yb_engine_ask ask = {
+        .tokens = &token, .token_count = 1, .answer_tokens = answer_tokens};
+    struct yb_engine_request *request;
+    uint32_t answer, got;
+
+    assert_int_equal(yb_engine_submit(rig->engine, &ask, &request), YB_OK);
+    assert_int_equal(yb_engine_read(request, 0, PATIENCE_NS, &answer, 1, &got), YB_OK);
+    return request;
+}
+
+struct counted_job {
+    struct yb_engine_job job;
+    uint32_t *ran;
+};
+
+static void
+run_counted(struct yb_engine_job *job)
+{
+    const struct counted_job *counted = (const struct counted_job *)(const void *)job;
+
+    (*counted->ran)++;
+}
+
+/* Whoever adds jobs ends its last step after the stop began, and that step's are run, too: their
+ * blocks would be used for ever. */
+static void
+test_engine__the_last_steps_jobs_are_run(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 30; round++) {
+        struct yb_engine engine = {.stops = true};
+        uint32_t ran = 0;
+        struct counted_job late = {.job.run = run_counted, .ran = &ran};
+
+        yb_lock_init(&engine.lock, YB_LOCK_STANDIN);
+        assert_int_equal(yb_engine_jobs_start(&engine.storers, &engine, 2), YB_OK);
+        (void)poll(NULL, 0, 2); /* Time to go, for those that should not. */
+        yb_lock_acquire(&engine.lock);
+        yb_engine_jobs_add_locked(&engine.storers, &late.job);
+        yb_lock_release(&engine.lock);
+        yb_engine_jobs_stop(&engine.storers);
+        assert_int_equal(ran, 1);
+        yb_lock_fini(&engine.lock);
+    }
+}
+
+/* A pull ends at any time: also while the block of a token is filled, and the step goes on with
+ * whoever runs behind it. */
+static void
+test_engine__pulls_end_beside_answers(void **state)
+{
+    struct rig prefill, decode;
+
+    (void)state;
+    rig_init(&prefill, false, &token_blocks);
+    rig_init(&decode, false, &token_blocks);
+    for (uint32_t round = 0; round < 10; round++) {
+        struct yb_engine_request *runs = begin(&decode, 2000 + round, 60);
+
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t token = 3000 + round * 8 + i;
+            struct yb_engine_handover from;
+            const struct yb_engine_ask ask = {
+                .tokens = &token, .token_count = 1, .answer_tokens = 1, .from = &from};
+            struct yb_engine_request *held = hold(&prefill, &token, 1, &from);
+            struct yb_engine_outcome outcome;
+            uint32_t answer[ANSWER_MAX], got;
+
+            outcome = run(&decode, &ask, answer, &got);
+            assert_int_equal(outcome.status, YB_OK);
+            assert_int_equal(outcome.pulled_tokens, 1);
+            assert_int_equal(answer[0], from.first_token);
+            yb_engine_release(&held);
+        }
+        yb_engine_release(&runs);
+    }
+    rig_fini(&decode);
+    rig_fini(&prefill);
+}
+
 int
 main(void)
 {
@@ -757,6 +854,8 @@ main(void)
         cmocka_unit_test(test_engine__what_was_let_go_is_nobodys_any_more),
         cmocka_unit_test(test_engine__what_nobody_comes_for_expires),
         cmocka_unit_test(test_engine__what_does_not_fit_is_refused_and_what_does_waits),
+        cmocka_unit_test(test_engine__the_last_steps_jobs_are_run),
+        cmocka_unit_test(test_engine__pulls_end_beside_answers),
         cmocka_unit_test(test_engine__each_request_ends_once_whatever_happens),
     };
 
