@@ -25,7 +25,6 @@ struct load {
     uint32_t *left; /* By part: items that are not there yet. */
     uint32_t *good; /* By block: parts that are there. */
     uint8_t *tiers; /* By item: where it is awaited from; TAKEN: no more. */
-    bool failed;
 };
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -136,11 +135,12 @@ tier_of(const struct yb_client_item *item)
     return item->tier <= YB_CLIENT_TIER_OBJECT ? item->tier : YB_CLIENT_TIER_NONE;
 }
 
-/* From `begun_ns` on all values are awaited from where the store says they are. */
+/* From `begun_ns` on all values are awaited from where the store says they are, until it says. */
 static void
 await_items(struct load *load, uint64_t begun_ns)
 {
     struct yb_engine *engine = load->engine;
+    uint64_t *predicted_ns = &load->request->outcome.predicted_ns;
 
     yb_lock_acquire(&engine->lock);
     for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
@@ -149,6 +149,9 @@ await_items(struct load *load, uint64_t begun_ns)
         load->tiers[i] = (uint8_t)tier_of(&load->items[i]);
         if (source->values++ == 0) {
             source->since_ns = begun_ns > source->since_ns ? begun_ns : source->since_ns;
+        }
+        if (load->items[i].ready_ns > *predicted_ns) {
+            *predicted_ns = load->items[i].ready_ns;
         }
     }
     yb_lock_release(&engine->lock);
@@ -224,7 +227,6 @@ take_item(struct load *load, uint32_t index)
     } else {
         yb_engine_not_loaded_locked(engine, item->status == YB_OK ? YB_CORRUPT : item->status);
         request->outcome.load_failures++;
-        load->failed = true;
     }
     yb_lock_release(&engine->lock);
 }
@@ -258,17 +260,9 @@ fetch(struct load *load)
     status =
         yb_client_fetch(client, load->items, load->blocks * load->parts, &call, &options, &handle);
     if (status != YB_OK) {
-        load->failed = true;
         return;
     }
     await_items(load, begun_ns);
-    for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
-        uint64_t ready_ns = load->items[i].ready_ns;
-
-        if (ready_ns > load->request->outcome.predicted_ns) {
-            load->request->outcome.predicted_ns = ready_ns;
-        }
-    }
     do {
         status = yb_client_fetch_next(client, handle, LOOK_NS, &index);
         if (status == YB_OK) {
