@@ -253,10 +253,12 @@ def nodes(server, *words):
 def stands_still(server):
     """What readyz says within a while after a thread was stopped, if that matters to it."""
     until_s = time.monotonic() + 1.5 * SLOWER
-    while time.monotonic() < until_s:
+    last = False
+    while not last:
+        last = time.monotonic() > until_s  # Who was asked before that may have answered too early.
         try:
-            code, found = ask(server, "GET", "/readyz", timeout=1)
-            alive = ask(server, "GET", "/healthz", timeout=1)[0]
+            code, found = ask(server, "GET", "/readyz", timeout=5)
+            alive = ask(server, "GET", "/healthz", timeout=5)[0]
         except OSError:
             return []  # It is the one that would answer.
         if code == 503 and "has not turned" in found["text"]:

@@ -5,7 +5,7 @@ import time
 
 from relay import Relay
 from store import MIB, Client, Store
-from yuebing import LONG, SLOWER, case, expect, expect_soon, main, until, window
+from yuebing import LONG, SLOWER, case, expect, expect_soon, main, queued, until, window
 
 ROUNDS = 200 if LONG else 12
 BYTES = 8 * MIB
@@ -35,14 +35,6 @@ def killed_writer_leaves_nothing():
             expect(after.versions == [1 if found.items == ["EXISTS"] else 2], f"{after}")
             other.remove(key).all("OK")
         until(lambda: sum(store.used().values()) == 0, f"all space is back: {store.used()}")
-
-
-def queued(port):
-    """Bytes that lie in the kernel for the owner of this port."""
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        rows = [line.split() for line in list(table)[1:]]
-    return sum(int(row[4].split(":")[1], 16) for row in rows
-               if int(row[1].split(":")[1], 16) == port)
 
 
 @case("one that dies in the middle of its bytes is counted, and leaves nothing")

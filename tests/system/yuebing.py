@@ -276,6 +276,14 @@ class Serve:
             return int(re.search(r"^Threads:\s+(\d+)", status.read(), re.M)[1])
 
 
+def queued(port):
+    """Bytes that lie in the kernel for the owner of this port."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in list(table)[1:]]
+    return sum(int(row[4].split(":")[1], 16) for row in rows
+               if int(row[1].split(":")[1], 16) == port)
+
+
 def cpu_seconds(pid):
     """CPU time that all threads of a process have used; exact where the kernel tells it."""
     total = 0

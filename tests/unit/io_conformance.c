@@ -9,7 +9,7 @@
 
 #include "io_probe.h"
 
-#define DEADLINE_NS (20 * YB_NS_PER_S)
+#define DEADLINE_NS (60 * YB_NS_PER_S)
 #define MANY_COUNT  64u
 
 struct bench {

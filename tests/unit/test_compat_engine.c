@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "closed_ports.h"
 #include "compat/engine.h"
 #include "compat/metadata.h"
 #include "daemon/known_http.h"
@@ -624,19 +625,6 @@ test_compat_engine__batches_are_asked_about_by_number(void **state)
 
 /* ---- peers ----------------------------------------------------------------------------------- */
 
-static uint16_t
-closed_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    assert_int_equal(close(fd), 0);
-    return ntohs(address.sin_port);
-}
-
 static void
 test_compat_engine__a_peer_that_is_not_there_fails_at_once(void **state)
 {
@@ -646,7 +634,7 @@ test_compat_engine__a_peer_that_is_not_there_fails_at_once(void **state)
 
     (void)state;
     pair_init(&pair);
-    (void)snprintf(name, sizeof(name), "127.0.0.1:%u", closed_port());
+    (void)snprintf(name, sizeof(name), "127.0.0.1:%u", closed_ports(1));
     began_ns = yb_clock_now(yb_clock_system());
     assert_int_equal(move_one(pair.here, name, true, pair.local, at(pair.remote), 16), -1);
     assert_int_not_equal(yb_compat_engine_probe(pair.here, name), 0);
@@ -737,7 +725,7 @@ test_compat_engine__a_process_that_was_killed_is_reached_again_when_it_is_back(v
     char host[NAME_BYTES];
 
     (void)state;
-    (void)snprintf(host, sizeof(host), "127.0.0.1:%u", closed_port());
+    (void)snprintf(host, sizeof(host), "127.0.0.1:%u", closed_ports(1));
     other_start(&other, host, "etcd://nobody:1");
     assert_string_equal(other.name, host); /* A given port is listened on. */
     assert_int_equal(init(engine, "127.0.0.1", "P2PHANDSHAKE"), 0);
@@ -771,7 +759,7 @@ test_compat_engine__a_peer_that_was_restarted_at_its_name_is_reached_again(void 
 
     (void)state;
     pair_init(&pair);
-    (void)snprintf(host, sizeof(host), "127.0.0.1:%u", closed_port());
+    (void)snprintf(host, sizeof(host), "127.0.0.1:%u", closed_ports(1));
     address = at(pair.remote);
     for (uint64_t i = 0; i < 3; i++) {
         assert_int_equal(init(there, host, "redis://nobody:1"), 0);
@@ -792,6 +780,7 @@ test_compat_engine__a_peer_that_was_restarted_at_its_name_is_reached_again(void 
 static void
 test_compat_engine__ports_and_paths_are_those_of_the_environment(void **state)
 {
+    uint16_t first = closed_ports(2);
     struct yb_compat_engine *engines[3];
     struct yb_transfer_probe probe;
     yb_transfer_peer peer;
@@ -799,15 +788,18 @@ test_compat_engine__ports_and_paths_are_those_of_the_environment(void **state)
     uint16_t ports[3];
 
     (void)state;
-    assert_int_equal(setenv("MC_MIN_RPC_PORT", "15990", 1), 0);
-    assert_int_equal(setenv("MC_MAX_RPC_PORT", "15991", 1), 0);
+    (void)snprintf(name, sizeof(name), "%u", first);
+    assert_int_equal(setenv("MC_MIN_RPC_PORT", name, 1), 0);
+    (void)snprintf(name, sizeof(name), "%u", first + 1);
+    assert_int_equal(setenv("MC_MAX_RPC_PORT", name, 1), 0);
     assert_int_equal(setenv("MC_FORCE_TCP", "1", 1), 0);
     for (int i = 0; i < 3; i++) {
         engines[i] = yb_compat_engine_create();
         assert_int_equal(init(engines[i], "127.0.0.1", "P2PHANDSHAKE"), i < 2 ? 0 : -1);
         ports[i] = yb_compat_engine_port(engines[i]);
     }
-    assert_true(ports[0] != ports[1] && ports[0] / 2 == 7995 && ports[1] / 2 == 7995);
+    assert_true(ports[0] == first ? ports[1] == first + 1
+                                  : ports[0] == first + 1 && ports[1] == first);
     assert_int_equal(ports[2], 0);
     (void)yb_compat_engine_name(engines[1], name, sizeof(name));
     assert_int_equal(yb_transfer_open(yb_compat_engine_transfer(engines[0]), name, &peer), YB_OK);
@@ -950,7 +942,7 @@ test_compat_engine__names_without_a_port_resolve_at_the_server(void **state)
                      YB_NOT_FOUND);
     /* What a killed one has left there is no hindrance. */
     (void)snprintf(name, sizeof(name), "{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":%u}",
-                   closed_port());
+                   closed_ports(1));
     assert_int_equal(
         yb_metadata_put(names.metadata, "mooncake/rpc_meta/localhost", name, strlen(name)), YB_OK);
     assert_int_equal(init(engines[2], "localhost", names.url), 0);

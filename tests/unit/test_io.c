@@ -21,7 +21,7 @@
 #include "io_probe.h"
 #include "net/io_internal.h"
 
-#define DEADLINE_NS (20 * YB_NS_PER_S)
+#define DEADLINE_NS (60 * YB_NS_PER_S)
 
 /* ---- the backends as the suite wants them ------------------------------------------------ */
 

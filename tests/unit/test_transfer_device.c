@@ -718,7 +718,7 @@ test_transfer_device__a_peer_that_is_killed_leaves_no_copy_and_no_slice_behind(v
 
             batches[i] = duo_submit(&duo, &item, 1, &batch_options);
         }
-        await_copies(copies + 10);
+        (void)await_copies_of(duo.here, batches[19], copies + 10);
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
         for (uint32_t i = 0; i < 20; i++) {

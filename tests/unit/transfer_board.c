@@ -214,6 +214,18 @@ await_copies(uint64_t copies)
     }
 }
 
+bool
+await_copies_of(struct yb_transfer *engine, yb_transfer_batch batch, uint64_t copies)
+{
+    struct yb_transfer_batch_status now = {.status = YB_IN_PROGRESS};
+
+    while (board.get("copies") < copies && now.status == YB_IN_PROGRESS) {
+        pause_ms(1);
+        assert_int_equal(yb_transfer_poll(engine, batch, &now, NULL, 0), YB_OK);
+    }
+    return board.get("copies") >= copies;
+}
+
 uint64_t
 device_number(struct yb_transfer *engine, const char *name)
 {

@@ -75,6 +75,8 @@ void pair_fini(struct pair *pair);
 
 /* Wait until the driver has been given that many copies. */
 void await_copies(uint64_t copies);
+/* Wait for that, or for the batch to end before. Returns whether the copies have begun. */
+bool await_copies_of(struct yb_transfer *engine, yb_transfer_batch batch, uint64_t copies);
 
 /* Read a number of the statistics' part about devices. */
 uint64_t device_number(struct yb_transfer *engine, const char *name);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -411,4 +412,21 @@ relay_kept(struct relay *relay)
     }
     pthread_mutex_unlock(&relay->lock);
     return kept;
+}
+
+uint64_t
+relay_left(struct relay *relay)
+{
+    uint64_t left = 0;
+
+    pthread_mutex_lock(&relay->lock);
+    for (uint32_t i = 0; i < relay->count; i++) {
+        int bytes = 0;
+
+        if (ioctl(relay->links[i]->far, FIONREAD, &bytes) == 0 && (uint64_t)bytes > left) {
+            left = (uint64_t)bytes;
+        }
+    }
+    pthread_mutex_unlock(&relay->lock);
+    return left;
 }

@@ -39,5 +39,8 @@ void relay_refuse(struct relay *relay, bool refuse);
 uint32_t relay_connections(struct relay *relay);
 /* Bytes of the peer that are kept here. */
 uint64_t relay_kept(struct relay *relay);
+/* Bytes of the target that have come and are not read, because a tight relay holds: of the
+ * connection that has most of them. */
+uint64_t relay_left(struct relay *relay);
 
 #endif /* YB_TESTS_TRANSFER_RELAY_H */
