@@ -5,7 +5,7 @@
  * three steps, each as early as possible: its first bytes (a stranger?), its
  * preface (which version, how long?), its body.
  */
-#include "net/hello.h"
+#include "net/hello_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,52 +17,13 @@
 
 #include "base/check.h"
 
-#define HELLO_MAGIC 0x68656c6fu
-
-#define BODY_BYTES_MAX ((size_t)YB_WIRE_REFUSAL_BYTES_MAX)
-#define OUT_BYTES_MAX  1024u
-#define TRANSCRIPT_BYTES_MAX                                             \
-    (4u * YB_WIRE_PREFACE_BYTES + (size_t)YB_WIRE_HELLO_BYTES_MAX +      \
-     (size_t)YB_WIRE_CHALLENGE_BYTES_MAX + (size_t)YB_WIRE_PROOF_BYTES + \
-     (size_t)YB_WIRE_WELCOME_BYTES)
-
-_Static_assert((size_t)YB_WIRE_HELLO_BYTES_MAX <= BODY_BYTES_MAX &&
-                   (size_t)YB_WIRE_CHALLENGE_BYTES_MAX <= BODY_BYTES_MAX,
+_Static_assert((size_t)YB_WIRE_HELLO_BYTES_MAX <= YB_HELLO_BODY_MAX &&
+                   (size_t)YB_WIRE_CHALLENGE_BYTES_MAX <= YB_HELLO_BODY_MAX,
                "the refusal is the longest message");
-_Static_assert((size_t)YB_WIRE_HELLO_BYTES_MAX + (size_t)YB_WIRE_PROOF_BYTES_MAX + BODY_BYTES_MAX +
-                       (size_t)3 * YB_WIRE_PREFACE_BYTES <=
-                   OUT_BYTES_MAX,
+_Static_assert((size_t)YB_WIRE_HELLO_BYTES_MAX + (size_t)YB_WIRE_PROOF_BYTES_MAX +
+                       YB_HELLO_BODY_MAX + (size_t)3 * YB_WIRE_PREFACE_BYTES <=
+                   YB_HELLO_OUT_MAX,
                "all that a side can ever have to send");
-
-struct yb_hello {
-    uint32_t magic;
-    bool server;
-    bool spoke; /* The peer has sent a preface of ours: it can read a refusal. */
-    bool have_key;
-    bool auth; /* Both sides prove: set by the challenge. */
-    enum yb_hello_state state;
-    const struct yb_hello_self *self;
-    struct yb_hello_params params;
-    struct yb_auth_key key; /* Of this connection, while have_key. */
-
-    uint64_t wall_start_ns;       /* Client: when the hello was made. */
-    uint16_t version_min_of_peer; /* From its first preface; the later ones repeat it. */
-    uint16_t version_max_of_peer;
-
-    struct yb_wire_preface preface; /* Of the message that is arriving, once complete. */
-    size_t in_length;
-    size_t out_length;
-    size_t transcript_length;
-    uint8_t in[YB_WIRE_PREFACE_BYTES + BODY_BYTES_MAX];
-    uint8_t out[OUT_BYTES_MAX];
-    uint8_t transcript[TRANSCRIPT_BYTES_MAX];
-
-    struct yb_hello_result result;
-    struct yb_hello_failure failure;
-};
-
-static void fail(struct yb_hello *hello, enum yb_hello_reason reason, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* ---------------------------------------------------------------------------------------------
  * Tables */
@@ -82,25 +43,25 @@ status_of(enum yb_hello_reason reason)
 /* ---------------------------------------------------------------------------------------------
  * Sending */
 
-static void
-append_out(struct yb_hello *hello, const void *bytes, size_t length)
+void
+yb_hello_append_out(struct yb_hello *hello, const void *bytes, size_t length)
 {
-    YB_ASSERT(length <= OUT_BYTES_MAX - hello->out_length);
+    YB_ASSERT(length <= YB_HELLO_OUT_MAX - hello->out_length);
     memcpy(hello->out + hello->out_length, bytes, length);
     hello->out_length += length;
 }
 
-static void
-append_transcript(struct yb_hello *hello, const uint8_t *bytes, size_t length)
+void
+yb_hello_append_transcript(struct yb_hello *hello, const uint8_t *bytes, size_t length)
 {
-    YB_ASSERT(length <= TRANSCRIPT_BYTES_MAX - hello->transcript_length);
+    YB_ASSERT(length <= YB_HELLO_TRANSCRIPT_MAX - hello->transcript_length);
     memcpy(hello->transcript + hello->transcript_length, bytes, length);
     hello->transcript_length += length;
 }
 
-/* Put the preface in front of a body that stands at message + YB_WIRE_PREFACE_BYTES. */
-static size_t
-finish_message(const struct yb_hello *hello, uint16_t type, uint8_t *message, size_t body_length)
+size_t
+yb_hello_finish_message(const struct yb_hello *hello, uint16_t type, uint8_t *message,
+                        size_t body_length)
 {
     struct yb_wire_preface preface = {type, hello->self->version_min, hello->self->version_max,
                                       (uint16_t)body_length};
@@ -128,8 +89,8 @@ send_refusal(struct yb_hello *hello)
                                                    YB_WIRE_REFUSAL_BYTES_MAX, &length);
 
     YB_ASSERT(status == YB_OK);
-    length = finish_message(hello, YB_WIRE_HANDSHAKE_REFUSAL, message, length);
-    append_out(hello, message, length);
+    length = yb_hello_finish_message(hello, YB_WIRE_HANDSHAKE_REFUSAL, message, length);
+    yb_hello_append_out(hello, message, length);
 }
 
 /* Copy a text to the failure, cut without leaving half a character, and swap what may not be
@@ -165,9 +126,8 @@ fail_silently(struct yb_hello *hello, enum yb_hello_reason reason, const char *t
     hello->have_key = false;
 }
 
-/* Enter FAILED and tell the peer why, if it can read that. */
-static void
-fail(struct yb_hello *hello, enum yb_hello_reason reason, const char *format, ...)
+void
+yb_hello_fail(struct yb_hello *hello, enum yb_hello_reason reason, const char *format, ...)
 {
     char text[YB_WIRE_REFUSAL_TEXT_MAX + 8];
     va_list arguments;
@@ -181,13 +141,13 @@ fail(struct yb_hello *hello, enum yb_hello_reason reason, const char *format, ..
     }
 }
 
-static void
-fail_decode(struct yb_hello *hello, const struct yb_wire_error *error)
+void
+yb_hello_fail_decode(struct yb_hello *hello, const struct yb_wire_error *error)
 {
     char text[160];
 
     yb_wire_error_format(error, text, sizeof(text));
-    fail(hello, YB_HELLO_REASON_MALFORMED, "broken handshake message: %s", text);
+    yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "broken handshake message: %s", text);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -210,7 +170,7 @@ answer_http(struct yb_hello *hello)
                       "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
                       length, body);
     YB_ASSERT(length > 0 && (size_t)length < sizeof(answer));
-    append_out(hello, answer, (size_t)length);
+    yb_hello_append_out(hello, answer, (size_t)length);
 }
 
 /* Deal with a first message that is not ours. */
@@ -223,7 +183,7 @@ meet_stranger(struct yb_hello *hello, enum yb_hello_stranger stranger)
     if (stranger == YB_HELLO_STRANGER_TLS && hello->server) {
         fail_silently(hello, YB_HELLO_REASON_TLS,
                       "a TLS client on a port where TLS is switched off");
-        append_out(hello, alert, sizeof(alert));
+        yb_hello_append_out(hello, alert, sizeof(alert));
     } else if (stranger == YB_HELLO_STRANGER_TLS) {
         fail_silently(hello, YB_HELLO_REASON_TLS,
                       "the peer speaks TLS: switch TLS on for this connection");
@@ -246,45 +206,44 @@ meet_stranger(struct yb_hello *hello, enum yb_hello_stranger stranger)
 /* ---------------------------------------------------------------------------------------------
  * Proofs, versions, clusters, clocks */
 
-/* Fill `proof` at its place in `message`, which holds zeros there, over all before it and it. */
-static enum yb_status
-make_proof(struct yb_hello *hello, bool server, const uint8_t *message, size_t length,
-           uint8_t proof_out[32])
+enum yb_status
+yb_hello_make_proof(struct yb_hello *hello, bool server, const uint8_t *message, size_t length,
+                    uint8_t proof_out[32])
 {
     struct yb_auth_proof_input input = {.server = server};
 
-    append_transcript(hello, message, length);
+    yb_hello_append_transcript(hello, message, length);
     SHA256(hello->transcript, hello->transcript_length, input.transcript);
     memcpy(input.binding, hello->params.binding, sizeof(input.binding));
     return yb_auth_prove(hello->self->auth, &hello->key, &input, proof_out);
 }
 
-/* Judge the proof of the message that has just arrived: the same with the proof blanked. */
-static bool
-check_proof(struct yb_hello *hello, const uint8_t proof[32], size_t at)
+bool
+yb_hello_check_proof(struct yb_hello *hello, const uint8_t proof[32], size_t at)
 {
     struct yb_auth_proof_input input = {.server = !hello->server};
     uint8_t *message = hello->transcript + hello->transcript_length;
     enum yb_status status;
 
-    append_transcript(hello, hello->in, hello->in_length);
+    yb_hello_append_transcript(hello, hello->in, hello->in_length);
     memset(message + YB_WIRE_PREFACE_BYTES + at, 0, 32);
     SHA256(hello->transcript, hello->transcript_length, input.transcript);
     memcpy(message + YB_WIRE_PREFACE_BYTES + at, proof, 32);
     memcpy(input.binding, hello->params.binding, sizeof(input.binding));
     if (!hello->auth) {
         if (!yb_wire_zero(proof, 32)) {
-            fail(hello, YB_HELLO_REASON_MALFORMED, "a proof on an open connection");
+            yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "a proof on an open connection");
             return false;
         }
         return true;
     }
     status = yb_auth_check(hello->self->auth, &hello->key, &input, proof);
     if (status != YB_OK) {
-        fail(hello, status == YB_DENIED ? YB_HELLO_REASON_BAD_CREDENTIAL : YB_HELLO_REASON_INTERNAL,
-             "the %s side's proof of its credential is wrong: compare the secret files of both "
-             "sides, or somebody interferes",
-             hello->server ? "connecting" : "accepting");
+        yb_hello_fail(
+            hello, status == YB_DENIED ? YB_HELLO_REASON_BAD_CREDENTIAL : YB_HELLO_REASON_INTERNAL,
+            "the %s side's proof of its credential is wrong: compare the secret files of both "
+            "sides, or somebody interferes",
+            hello->server ? "connecting" : "accepting");
         return false;
     }
     return true;
@@ -305,38 +264,18 @@ choose_version(struct yb_hello *hello)
         hello->version_max_of_peer = peer->version_max;
         return highest;
     }
-    fail(hello, YB_HELLO_REASON_VERSION,
-         "no protocol version in common: the %s side (%.64s) speaks %u to %u, the %s side speaks "
-         "%u to %u; upgrade the %s side",
-         hello->server ? "accepting" : "connecting", self->software, self->version_min,
-         self->version_max, hello->server ? "connecting" : "accepting", peer->version_min,
-         peer->version_max, peer_is_older == hello->server ? "connecting" : "accepting");
+    yb_hello_fail(
+        hello, YB_HELLO_REASON_VERSION,
+        "no protocol version in common: the %s side (%.64s) speaks %u to %u, the %s side speaks "
+        "%u to %u; upgrade the %s side",
+        hello->server ? "accepting" : "connecting", self->software, self->version_min,
+        self->version_max, hello->server ? "connecting" : "accepting", peer->version_min,
+        peer->version_max, peer_is_older == hello->server ? "connecting" : "accepting");
     return 0;
 }
 
-/* Two sources may call different layouts by one version, while it is not released: whoever
- * connects says which ones it means, in the first bytes of its hello, whatever follows. Versions
- * that are not the newest of both are known from a release. */
-static bool
-check_schema(struct yb_hello *hello, const uint8_t *body, size_t length)
-{
-    const struct yb_hello_self *self = hello->self;
-    bool said = length >= sizeof(uint64_t) && hello->version_max_of_peer == self->version_max;
-    uint64_t schema = said ? yb_wire_get_u64(body + YB_WIRE_HELLO_AT_SCHEMA) : self->schema;
-
-    if (schema != self->schema) {
-        fail(hello, YB_HELLO_REASON_VERSION,
-             "both sides speak protocol version %u, but not the same one: the accepting side "
-             "(%.64s) has wire schema %016llx, the connecting side %016llx; they were built from "
-             "different sources: run the same build of Yuebing on both",
-             self->version_max, self->software, (unsigned long long)self->schema,
-             (unsigned long long)schema);
-    }
-    return schema == self->schema;
-}
-
-static bool
-check_cluster(struct yb_hello *hello, struct yb_id cluster, uint64_t seed_check)
+bool
+yb_hello_check_cluster(struct yb_hello *hello, struct yb_id cluster, uint64_t seed_check)
 {
     const struct yb_hello_self *self = hello->self;
     char ours[33], theirs[33];
@@ -345,19 +284,21 @@ check_cluster(struct yb_hello *hello, struct yb_id cluster, uint64_t seed_check)
     yb_id_format(cluster, theirs);
     if (!yb_id_is_none(cluster) && !yb_id_is_none(self->cluster) &&
         !yb_id_equal(cluster, self->cluster)) {
-        fail(hello, YB_HELLO_REASON_CLUSTER,
-             "the %s side belongs to cluster %s, the %s side to cluster %s: check the address, or "
-             "the cluster id in the configuration",
-             hello->server ? "accepting" : "connecting", ours,
-             hello->server ? "connecting" : "accepting", theirs);
+        yb_hello_fail(
+            hello, YB_HELLO_REASON_CLUSTER,
+            "the %s side belongs to cluster %s, the %s side to cluster %s: check the address, or "
+            "the cluster id in the configuration",
+            hello->server ? "accepting" : "connecting", ours,
+            hello->server ? "connecting" : "accepting", theirs);
         return false;
     }
     if (seed_check != 0 && self->seed_check != 0 && seed_check != self->seed_check) {
-        fail(hello, YB_HELLO_REASON_SEED,
-             "both sides say cluster %s but hash with different seeds (check values %016llx here, "
-             "%016llx there): one of them kept an old cluster file; restore or remove it",
-             yb_id_is_none(self->cluster) ? theirs : ours, (unsigned long long)self->seed_check,
-             (unsigned long long)seed_check);
+        yb_hello_fail(
+            hello, YB_HELLO_REASON_SEED,
+            "both sides say cluster %s but hash with different seeds (check values %016llx here, "
+            "%016llx there): one of them kept an old cluster file; restore or remove it",
+            yb_id_is_none(self->cluster) ? theirs : ours, (unsigned long long)self->seed_check,
+            (unsigned long long)seed_check);
         return false;
     }
     hello->result.cluster = yb_id_is_none(self->cluster) ? cluster : self->cluster;
@@ -365,28 +306,8 @@ check_cluster(struct yb_hello *hello, struct yb_id cluster, uint64_t seed_check)
     return true;
 }
 
-/* Estimate the peer's clock from four times, as NTP does: sent and received here, received and
- * sent there. Numbers that contradict each other (a clock that jumped, a peer that lies) give
- * no estimate. */
-static void
-estimate_clock(struct yb_hello *hello, uint64_t sent, uint64_t received_there, uint64_t sent_there,
-               uint64_t received)
-{
-    __int128 there = (__int128)sent_there - received_there;
-    __int128 trip = (__int128)received - sent - there;
-    __int128 offset = ((__int128)received_there - sent + (__int128)sent_there - received) / 2;
-
-    hello->result.clock_offset_ns = 0;
-    hello->result.clock_error_ns = UINT64_MAX;
-    if (there >= 0 && trip >= 0 && offset <= INT64_MAX && offset >= -(__int128)INT64_MAX) {
-        hello->result.clock_offset_ns = (int64_t)offset;
-        hello->result.clock_error_ns = (uint64_t)(trip / 2) + 1;
-    }
-}
-
-/* Enter DONE; check_proof has judged the peer. */
-static void
-finish(struct yb_hello *hello)
+void
+yb_hello_finish(struct yb_hello *hello)
 {
     hello->result.authenticated = hello->auth; /* H2 */
     hello->state = YB_HELLO_DONE;
@@ -394,316 +315,13 @@ finish(struct yb_hello *hello)
     hello->have_key = false;
 }
 
-static void
-copy_text(char *out, size_t room, struct yb_wire_text text)
+void
+yb_hello_copy_text(char *out, size_t room, struct yb_wire_text text)
 {
     size_t length = text.length < room - 1 ? text.length : room - 1;
 
     memcpy(out, text.bytes, length);
     out[length] = '\0';
-}
-
-/* ---------------------------------------------------------------------------------------------
- * The accepting side */
-
-static void
-send_challenge(struct yb_hello *hello, uint64_t wall_ns)
-{
-    const struct yb_hello_self *self = hello->self;
-    uint8_t message[YB_WIRE_PREFACE_BYTES + YB_WIRE_CHALLENGE_BYTES_MAX];
-    struct yb_wire_challenge challenge = {
-        .features = self->features,
-        .incarnation = self->incarnation,
-        .seed_check = self->seed_check,
-        .wall_received_ns = wall_ns,
-        .wall_sent_ns = wall_ns, /* Made at once: the time between is below the clock's error. */
-        .credit_bytes = self->credit_bytes,
-        .data_bytes_max = self->data_bytes_max,
-        .identity = self->identity,
-        .cluster = self->cluster,
-        .boot = self->boot,
-        .credit_requests = self->credit_requests,
-        .body_bytes_max = self->body_bytes_max,
-        .version = hello->result.version,
-        .auth_required = hello->auth,
-        .software = yb_wire_text_of(self->software),
-    };
-    size_t length = 0;
-    enum yb_status status;
-
-    memcpy(challenge.nonce, hello->params.nonce, sizeof(challenge.nonce));
-    status = yb_wire_challenge_encode(&challenge, message + YB_WIRE_PREFACE_BYTES,
-                                      YB_WIRE_CHALLENGE_BYTES_MAX, &length);
-    YB_ASSERT(status == YB_OK);
-    length = finish_message(hello, YB_WIRE_HANDSHAKE_CHALLENGE, message, length);
-    append_transcript(hello, message, length);
-    append_out(hello, message, length);
-    hello->state = YB_HELLO_WAIT_PROOF;
-}
-
-/* Find the key that the peer says it will prove. An open port needs none. */
-static bool
-find_credential(struct yb_hello *hello, const struct yb_wire_hello *peer)
-{
-    enum yb_status status;
-
-    hello->auth = hello->self->auth != NULL;
-    if (!hello->auth) {
-        return true;
-    }
-    if (yb_wire_zero(peer->key_id, sizeof(peer->key_id))) {
-        fail(hello, YB_HELLO_REASON_NO_CREDENTIAL,
-             "this port asks for a credential and none was offered: give the secret file (option "
-             "secret_file) to the connecting side");
-        return false;
-    }
-    status = yb_auth_key_find(hello->self->auth, peer->role, hello->result.tenant, peer->key_id,
-                              &hello->key);
-    if (status != YB_OK) {
-        fail(hello, status == YB_NO_MEMORY ? YB_HELLO_REASON_INTERNAL : YB_HELLO_REASON_UNKNOWN_KEY,
-             "the credential offered is not one for role %s%s%s: the secret was changed, or the "
-             "key was made for another role or tenant",
-             yb_wire_role_name(peer->role), hello->result.tenant[0] != '\0' ? " and tenant " : "",
-             hello->result.tenant);
-        return false;
-    }
-    hello->have_key = true;
-    return true;
-}
-
-static void
-take_hello(struct yb_hello *hello, const uint8_t *body, size_t length, uint64_t wall_ns)
-{
-    struct yb_hello_result *result = &hello->result;
-    struct yb_wire_hello peer;
-    struct yb_wire_error error;
-    bool is_client;
-
-    if (!check_schema(hello, body, length)) {
-        return;
-    }
-    if (yb_wire_hello_decode(body, length, &peer, &error) != YB_OK) {
-        fail_decode(hello, &error);
-        return;
-    }
-    is_client = peer.role == YB_WIRE_ROLE_CLIENT;
-    if (is_client ? !yb_auth_tenant_valid(peer.tenant.bytes, peer.tenant.length)
-                  : peer.tenant.length != 0) {
-        fail(hello, YB_HELLO_REASON_MALFORMED,
-             "a client's tenant is 1 to 64 of [A-Za-z0-9._-]; other roles have none");
-        return;
-    }
-    copy_text(result->tenant, sizeof(result->tenant), peer.tenant);
-    if (!check_cluster(hello, peer.cluster, peer.seed_check) || !find_credential(hello, &peer)) {
-        return;
-    }
-    copy_text(result->software, sizeof(result->software), peer.software);
-    result->identity = peer.identity;
-    result->incarnation = peer.incarnation;
-    result->boot = peer.boot;
-    result->features = peer.features & hello->self->features;
-    result->role = peer.role;
-    result->lane = peer.lane;
-    result->lane_class = peer.lane_class;
-    result->stripe = peer.stripe;
-    result->generation = peer.generation;
-    result->credit_requests = peer.credit_requests;
-    result->credit_bytes = peer.credit_bytes;
-    result->body_bytes_max = peer.body_bytes_max;
-    result->data_bytes_max = peer.data_bytes_max;
-    result->ping_interval_ms = hello->self->ping_interval_ms;
-    append_transcript(hello, hello->in, hello->in_length);
-    send_challenge(hello, wall_ns);
-}
-
-static void
-take_proof(struct yb_hello *hello, const uint8_t *body, size_t length)
-{
-    uint8_t message[YB_WIRE_PREFACE_BYTES + YB_WIRE_WELCOME_BYTES];
-    struct yb_wire_welcome welcome = {.ping_interval_ms = hello->self->ping_interval_ms,
-                                      .role = hello->result.role};
-    struct yb_wire_proof proof;
-    struct yb_wire_error error;
-    enum yb_status status;
-    size_t sent = 0;
-
-    if (yb_wire_proof_decode(body, length, &proof, &error) != YB_OK) {
-        fail_decode(hello, &error);
-        return;
-    }
-    if (!check_proof(hello, proof.proof, YB_WIRE_PROOF_AT_PROOF)) {
-        return;
-    }
-    status = yb_wire_welcome_encode(&welcome, message + YB_WIRE_PREFACE_BYTES,
-                                    YB_WIRE_WELCOME_BYTES, &sent);
-    YB_ASSERT(status == YB_OK);
-    sent = finish_message(hello, YB_WIRE_HANDSHAKE_WELCOME, message, sent);
-    if (hello->auth &&
-        make_proof(hello, true, message, sent,
-                   message + YB_WIRE_PREFACE_BYTES + YB_WIRE_WELCOME_AT_PROOF) != YB_OK) {
-        fail(hello, YB_HELLO_REASON_INTERNAL, "the accepting side has no memory for a proof");
-        return;
-    }
-    append_out(hello, message, sent);
-    hello->result.clock_error_ns = proof.clock_error_ns;
-    hello->result.clock_offset_ns =
-        proof.clock_offset_ns == INT64_MIN ? INT64_MAX : -proof.clock_offset_ns;
-    finish(hello);
-}
-
-/* ---------------------------------------------------------------------------------------------
- * The connecting side */
-
-static enum yb_status
-send_hello(struct yb_hello *hello, uint64_t wall_ns)
-{
-    const struct yb_hello_self *self = hello->self;
-    uint8_t message[YB_WIRE_PREFACE_BYTES + YB_WIRE_HELLO_BYTES_MAX];
-    struct yb_wire_hello own = {
-        .schema = self->schema,
-        .features = self->features,
-        .incarnation = self->incarnation,
-        .seed_check = self->seed_check,
-        .wall_ns = wall_ns,
-        .credit_bytes = self->credit_bytes,
-        .data_bytes_max = self->data_bytes_max,
-        .identity = self->identity,
-        .cluster = self->cluster,
-        .boot = self->boot,
-        .credit_requests = self->credit_requests,
-        .body_bytes_max = self->body_bytes_max,
-        .role = self->role,
-        .lane = hello->params.lane,
-        .lane_class = hello->params.lane_class,
-        .stripe = hello->params.stripe,
-        .generation = hello->params.generation,
-        .tenant = yb_wire_text_of(self->tenant),
-        .software = yb_wire_text_of(self->software),
-    };
-    size_t length = 0;
-    enum yb_status status;
-
-    memcpy(own.key_id, hello->key.id, sizeof(own.key_id)); /* Zero without a key. */
-    memcpy(own.nonce, hello->params.nonce, sizeof(own.nonce));
-    status = yb_wire_hello_encode(&own, message + YB_WIRE_PREFACE_BYTES, YB_WIRE_HELLO_BYTES_MAX,
-                                  &length);
-    if (status != YB_OK) {
-        return YB_INVALID;
-    }
-    length = finish_message(hello, YB_WIRE_HANDSHAKE_HELLO, message, length);
-    append_transcript(hello, message, length);
-    append_out(hello, message, length);
-    hello->wall_start_ns = wall_ns;
-    return YB_OK;
-}
-
-static void
-send_proof(struct yb_hello *hello)
-{
-    uint8_t message[YB_WIRE_PREFACE_BYTES + YB_WIRE_PROOF_BYTES];
-    struct yb_wire_proof proof = {.clock_offset_ns = hello->result.clock_offset_ns,
-                                  .clock_error_ns = hello->result.clock_error_ns};
-    uint8_t *place = message + YB_WIRE_PREFACE_BYTES + YB_WIRE_PROOF_AT_PROOF;
-    size_t length = 0;
-    enum yb_status status =
-        yb_wire_proof_encode(&proof, message + YB_WIRE_PREFACE_BYTES, YB_WIRE_PROOF_BYTES, &length);
-
-    YB_ASSERT(status == YB_OK);
-    length = finish_message(hello, YB_WIRE_HANDSHAKE_PROOF, message, length);
-    if (!hello->auth) {
-        append_transcript(hello, message, length);
-    } else if (make_proof(hello, false, message, length, place) == YB_OK) {
-        /* What follows covers the message as it is sent. */
-        memcpy(hello->transcript + hello->transcript_length - length, message, length);
-    } else {
-        fail(hello, YB_HELLO_REASON_INTERNAL, "the connecting side has no memory for a proof");
-        return;
-    }
-    append_out(hello, message, length);
-    hello->state = YB_HELLO_WAIT_WELCOME;
-}
-
-/* Judge what the challenge says about proofs against what we have. */
-static bool
-agree_on_auth(struct yb_hello *hello, const struct yb_wire_challenge *peer)
-{
-    if (hello->have_key && peer->auth_required == 0) {
-        fail(hello, YB_HELLO_REASON_UNPROVED,
-             "the accepting side has no secret and cannot prove who it is: give it the secret "
-             "file, or take the secret from the connecting side");
-        return false;
-    }
-    if (!hello->have_key && peer->auth_required != 0) {
-        fail(hello, YB_HELLO_REASON_NO_CREDENTIAL,
-             "the accepting side asks for a credential: give the secret file (option secret_file) "
-             "to the connecting side");
-        return false;
-    }
-    hello->auth = peer->auth_required != 0;
-    return true;
-}
-
-static void
-take_challenge(struct yb_hello *hello, const uint8_t *body, size_t length, uint64_t wall_ns)
-{
-    struct yb_hello_result *result = &hello->result;
-    struct yb_wire_challenge peer;
-    struct yb_wire_error error;
-
-    if (yb_wire_challenge_decode(body, length, &peer, &error) != YB_OK) {
-        fail_decode(hello, &error);
-        return;
-    }
-    if (peer.version != result->version) {
-        fail(hello, YB_HELLO_REASON_MALFORMED,
-             "the accepting side chose version %u where %u is the highest of both", peer.version,
-             result->version);
-        return;
-    }
-    if (!check_cluster(hello, peer.cluster, peer.seed_check) || !agree_on_auth(hello, &peer)) {
-        return;
-    }
-    copy_text(result->software, sizeof(result->software), peer.software);
-    result->identity = peer.identity;
-    result->incarnation = peer.incarnation;
-    result->boot = peer.boot;
-    result->features = peer.features & hello->self->features;
-    result->credit_requests = peer.credit_requests;
-    result->credit_bytes = peer.credit_bytes;
-    result->body_bytes_max = peer.body_bytes_max;
-    result->data_bytes_max = peer.data_bytes_max;
-    estimate_clock(hello, hello->wall_start_ns, peer.wall_received_ns, peer.wall_sent_ns, wall_ns);
-    append_transcript(hello, hello->in, hello->in_length);
-    send_proof(hello);
-}
-
-static void
-take_welcome(struct yb_hello *hello, const uint8_t *body, size_t length)
-{
-    struct yb_wire_welcome welcome;
-    struct yb_wire_error error;
-
-    if (yb_wire_welcome_decode(body, length, &welcome, &error) != YB_OK) {
-        fail_decode(hello, &error);
-        return;
-    }
-    if (!check_proof(hello, welcome.proof, YB_WIRE_WELCOME_AT_PROOF)) {
-        return;
-    }
-    if (welcome.role != hello->self->role) {
-        fail(hello, YB_HELLO_REASON_MALFORMED, "the accepting side granted role %s instead of %s",
-             yb_wire_role_name(welcome.role), yb_wire_role_name(hello->self->role));
-        return;
-    }
-    hello->result.role = welcome.role;
-    hello->result.lane = hello->params.lane;
-    hello->result.lane_class = hello->params.lane_class;
-    hello->result.stripe = hello->params.stripe;
-    hello->result.generation = hello->params.generation;
-    hello->result.ping_interval_ms = welcome.ping_interval_ms;
-    copy_text(hello->result.tenant, sizeof(hello->result.tenant),
-              yb_wire_text_of(hello->self->tenant));
-    finish(hello);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -717,10 +335,10 @@ take_refusal(struct yb_hello *hello, const uint8_t *body, size_t length)
     char text[YB_WIRE_REFUSAL_TEXT_MAX + 1];
 
     if (yb_wire_refusal_decode(body, length, &refusal, &error) != YB_OK) {
-        fail_decode(hello, &error);
+        yb_hello_fail_decode(hello, &error);
         return;
     }
-    copy_text(text, sizeof(text), refusal.text);
+    yb_hello_copy_text(text, sizeof(text), refusal.text);
     fail_silently(hello,
                   refusal.reason > 0 && refusal.reason < YB_HELLO_REASON_COUNT
                       ? (enum yb_hello_reason)refusal.reason
@@ -766,31 +384,32 @@ take_preface(struct yb_hello *hello)
 
     hello->spoke = true;
     if (yb_wire_preface_decode(hello->in, YB_WIRE_PREFACE_BYTES, preface, &error) != YB_OK) {
-        fail_decode(hello, &error);
+        yb_hello_fail_decode(hello, &error);
         return;
     }
     if (preface->version_min > preface->version_max) {
-        fail(hello, YB_HELLO_REASON_MALFORMED, "the version range %u to %u is upside down",
-             preface->version_min, preface->version_max);
+        yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "the version range %u to %u is upside down",
+                      preface->version_min, preface->version_max);
         return;
     }
     if (preface->type != YB_WIRE_HANDSHAKE_REFUSAL) {
         if (preface->type != expected_type(hello->state)) {
-            fail(hello, YB_HELLO_REASON_MALFORMED, "a %s where a %s was expected",
-                 yb_wire_handshake_name(preface->type),
-                 yb_wire_handshake_name(expected_type(hello->state)));
+            yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "a %s where a %s was expected",
+                          yb_wire_handshake_name(preface->type),
+                          yb_wire_handshake_name(expected_type(hello->state)));
             return;
         }
         if (first) {
             hello->result.version = choose_version(hello);
         } else if (preface->version_min != hello->version_min_of_peer ||
                    preface->version_max != hello->version_max_of_peer) {
-            fail(hello, YB_HELLO_REASON_MALFORMED, "the version range changed on the way");
+            yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "the version range changed on the way");
         }
     }
     if (hello->state != YB_HELLO_FAILED && preface->length > body_max(preface->type)) {
-        fail(hello, YB_HELLO_REASON_MALFORMED, "a %s of %u bytes; at most %zu are allowed",
-             yb_wire_handshake_name(preface->type), preface->length, body_max(preface->type));
+        yb_hello_fail(hello, YB_HELLO_REASON_MALFORMED, "a %s of %u bytes; at most %zu are allowed",
+                      yb_wire_handshake_name(preface->type), preface->length,
+                      body_max(preface->type));
     }
 }
 
@@ -805,10 +424,10 @@ take_message(struct yb_hello *hello, uint64_t wall_ns)
         return;
     }
     switch (hello->state) {
-    case YB_HELLO_WAIT_HELLO: take_hello(hello, body, length, wall_ns); break;
-    case YB_HELLO_WAIT_CHALLENGE: take_challenge(hello, body, length, wall_ns); break;
-    case YB_HELLO_WAIT_PROOF: take_proof(hello, body, length); break;
-    case YB_HELLO_WAIT_WELCOME: take_welcome(hello, body, length); break;
+    case YB_HELLO_WAIT_HELLO: yb_hello_take_hello(hello, body, length, wall_ns); break;
+    case YB_HELLO_WAIT_CHALLENGE: yb_hello_take_challenge(hello, body, length, wall_ns); break;
+    case YB_HELLO_WAIT_PROOF: yb_hello_take_proof(hello, body, length); break;
+    case YB_HELLO_WAIT_WELCOME: yb_hello_take_welcome(hello, body, length); break;
     case YB_HELLO_DONE:
     case YB_HELLO_FAILED: YB_ASSERT(false);
     }
@@ -841,7 +460,7 @@ yb_hello_feed(struct yb_hello *hello, const uint8_t *bytes, size_t length, uint6
 {
     size_t used = 0;
 
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     while (used < length && hello->state != YB_HELLO_DONE && hello->state != YB_HELLO_FAILED) {
         size_t need = YB_WIRE_PREFACE_BYTES;
         size_t step;
@@ -877,7 +496,7 @@ create(const struct yb_hello_self *self, const struct yb_hello_params *params, b
     struct yb_hello *hello = calloc(1, sizeof(*hello));
 
     if (hello != NULL) {
-        hello->magic = HELLO_MAGIC;
+        hello->magic = YB_HELLO_MAGIC;
         hello->server = server;
         hello->state = server ? YB_HELLO_WAIT_HELLO : YB_HELLO_WAIT_CHALLENGE;
         hello->self = self;
@@ -909,7 +528,7 @@ yb_hello_client_create(const struct yb_hello_self *self, const struct yb_hello_p
         }
         hello->have_key = true;
     }
-    status = send_hello(hello, wall_ns);
+    status = yb_hello_send_hello(hello, wall_ns);
     if (status != YB_OK) {
         goto err_destroy;
     }
@@ -943,7 +562,7 @@ yb_hello_destroy(struct yb_hello **hello_ref)
 {
     struct yb_hello *hello = *hello_ref;
 
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     *hello_ref = NULL;
     OPENSSL_cleanse(hello, sizeof(*hello));
     free(hello);
@@ -952,14 +571,14 @@ yb_hello_destroy(struct yb_hello **hello_ref)
 enum yb_hello_state
 yb_hello_state(const struct yb_hello *hello)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     return hello->state;
 }
 
 const uint8_t *
 yb_hello_output(const struct yb_hello *hello, size_t *length_out)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     *length_out = hello->out_length;
     return hello->out;
 }
@@ -967,7 +586,7 @@ yb_hello_output(const struct yb_hello *hello, size_t *length_out)
 void
 yb_hello_sent(struct yb_hello *hello, size_t length)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     YB_ASSERT(length <= hello->out_length);
     hello->out_length -= length;
     memmove(hello->out, hello->out + length, hello->out_length);
@@ -976,17 +595,17 @@ yb_hello_sent(struct yb_hello *hello, size_t length)
 void
 yb_hello_refuse(struct yb_hello *hello, enum yb_hello_reason reason, const char *text)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     YB_ASSERT(reason != YB_HELLO_REASON_NONE);
     if (hello->state != YB_HELLO_DONE && hello->state != YB_HELLO_FAILED) {
-        fail(hello, reason, "%s", text);
+        yb_hello_fail(hello, reason, "%s", text);
     }
 }
 
 const struct yb_hello_result *
 yb_hello_result(const struct yb_hello *hello)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     YB_ASSERT(hello->state == YB_HELLO_DONE);
     return &hello->result;
 }
@@ -994,7 +613,7 @@ yb_hello_result(const struct yb_hello *hello)
 const struct yb_hello_failure *
 yb_hello_failure(const struct yb_hello *hello)
 {
-    YB_ASSERT_OBJ(hello, HELLO_MAGIC);
+    YB_ASSERT_OBJ(hello, YB_HELLO_MAGIC);
     YB_ASSERT(hello->state == YB_HELLO_FAILED);
     return &hello->failure;
 }
