@@ -2,6 +2,14 @@
 #include "client/choose.h"
 
 #include "base/check.h"
+#include "base/clock.h"
+
+#define PROBE_MIN_NS (100 * YB_NS_PER_MS)
+#define PROBE_MAX_NS (2 * YB_NS_PER_S) /* It is waited for in vain for so long. */
+
+/* TCP, TLS, two of the handshake, the question; and as many again for one that is busy. */
+#define PROBE_TRIPS   10u
+#define PROBE_BYTE_NS 15u /* 64 MiB/s: half of a slow link. */
 
 /* How close a node is to those that are chosen already, and the first one to anywhere but here: the
  * smaller the better. */
@@ -204,4 +212,15 @@ yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t
         }
     }
     return best;
+}
+
+uint64_t
+yb_choose_probe_ns(uint64_t trip_ns, uint64_t bytes)
+{
+    uint64_t trips_ns = trip_ns < PROBE_MAX_NS ? PROBE_TRIPS * trip_ns : PROBE_MAX_NS;
+    uint64_t bytes_ns = bytes < PROBE_MAX_NS ? PROBE_BYTE_NS * bytes : PROBE_MAX_NS;
+    uint64_t takes_ns = trips_ns + bytes_ns;
+
+    takes_ns = takes_ns > PROBE_MIN_NS ? takes_ns : PROBE_MIN_NS;
+    return takes_ns < PROBE_MAX_NS ? takes_ns : PROBE_MAX_NS;
 }

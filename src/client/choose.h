@@ -63,4 +63,9 @@ uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count,
 uint32_t yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
                           uint32_t tried_mask, uint64_t random);
 
+/* How long a node that failed lately is tried with a message of so many bytes, where a round trip
+ * takes `trip_ns` (0: not known): no longer than a healthy one may need, which has to be connected
+ * to first. */
+uint64_t yb_choose_probe_ns(uint64_t trip_ns, uint64_t bytes);
+
 #endif /* YB_CLIENT_CHOOSE_H */

@@ -12,8 +12,6 @@
 #include "client/core_internal.h"
 #include "directory/index.h"
 
-#define PROBE_NS (100 * YB_NS_PER_MS) /* A node that failed lately is tried for so long. */
-
 /* ---- lookups -------------------------------------------------------------------------------- */
 
 /* Begin an item of a get: by a hold, by a hint, or by a lookup. */
@@ -470,17 +468,30 @@ on_got(struct yb_call *call)
     yb_core_io_give(io);
 }
 
+/* A round trip to a member: of its last handshake, or else of the directory's. */
+static uint64_t
+trip_ns(const struct yb_client_core *core, const struct yb_core_member *member)
+{
+    uint64_t own_ns = member->peer != NULL ? yb_peer_trip_ns(member->peer) : 0;
+
+    return own_ns != 0 ? own_ns : yb_peer_trip_ns(core->directory);
+}
+
 /* How long one node may take while others could be asked: half of what is left. One that failed
  * lately is only tried. */
 static uint64_t
 attempt_deadline(const struct yb_core_io *io, bool others, bool probe)
 {
-    uint64_t now_ns = yb_core_now(io->core);
+    struct yb_client_core *core = io->core;
+    uint64_t now_ns = yb_core_now(core);
     uint64_t deadline_ns = io->work->batch->kind == YB_CLIENT_FETCH ? yb_core_fetch_deadline(io)
                                                                     : io->work->batch->deadline_ns;
 
     if (probe) {
-        return deadline_ns < now_ns + PROBE_NS ? deadline_ns : now_ns + PROBE_NS;
+        uint64_t probe_ns =
+            yb_choose_probe_ns(trip_ns(core, yb_core_member(core, io->slot)), io->bytes);
+
+        return deadline_ns < now_ns + probe_ns ? deadline_ns : now_ns + probe_ns;
     }
     if (!others || deadline_ns == YB_NEVER || deadline_ns <= now_ns) {
         return deadline_ns;

@@ -22,7 +22,13 @@
 /* A connection that lived this long shows that its peer is well: the delays start anew. */
 #define WELL_NS YB_NS_PER_S
 
-enum lane_state { LANE_IDLE, LANE_CONNECTING, LANE_OPEN, LANE_BACKOFF };
+enum lane_state {
+    LANE_IDLE,
+    LANE_CONNECTING,
+    LANE_OPEN,
+    LANE_LEAVING, /* Open, and found unused: it waits for its turn to close. */
+    LANE_BACKOFF,
+};
 
 struct lane {
     struct yb_peer *peer;
@@ -41,8 +47,7 @@ struct lane {
     uint64_t used_ns;       /* 0: never. */
     enum yb_status failure; /* Why the last attempt failed; OK: it did not. */
     bool stillborn;         /* BACKOFF: it failed at once, and nobody was told yet. */
-    bool leaving;           /* OPEN: was found unused; the timer waits for its turn to close. */
-    struct yb_timer timer;  /* BACKOFF: try again. OPEN: close if unused. */
+    struct yb_timer timer;  /* BACKOFF: try again. OPEN, LEAVING: close if unused. */
 };
 
 struct yb_peer {
@@ -72,6 +77,13 @@ static struct lane *
 lane_of(struct yb_call *call)
 {
     return &call->peer->lanes[call->lane][call->class];
+}
+
+/* Whether calls can be handed to its connection. */
+static bool
+is_open(const struct lane *lane)
+{
+    return lane->state == LANE_OPEN || lane->state == LANE_LEAVING;
 }
 
 /* Spread `span_ns` by a quarter up or down, so that lanes do not act together. */
@@ -253,7 +265,7 @@ on_wait_timer(struct yb_timer *timer)
 
     if (call->give_up != YB_OK) {
         why = call->give_up;
-    } else if (lane->state != LANE_OPEN && lane->failure != YB_OK) {
+    } else if (!is_open(lane) && lane->failure != YB_OK) {
         why = lane->failure; /* Says more than that time is up. */
     }
     give_up_waiting(lane, call, why);
@@ -360,7 +372,7 @@ may_ask(const struct lane *lane, const struct yb_call *call)
 static void
 send_waiting(struct lane *lane)
 {
-    while (lane->head != NULL && lane->state == LANE_OPEN) {
+    while (lane->head != NULL && is_open(lane)) {
         struct yb_call *call = lane->head;
         enum yb_status status;
 
@@ -417,7 +429,7 @@ on_retry_timer(struct yb_timer *timer)
     dequeue(lane, call);
     enqueue(lane, call);
     arm_wait_timer(call);
-    if (lane->state == LANE_OPEN) {
+    if (is_open(lane)) {
         send_waiting(lane);
     } else {
         lane_need(lane);
@@ -565,15 +577,15 @@ close_unused(struct lane *lane)
     struct yb_conn *conn = lane->conn;
 
     if (lane->waiting > 0 || lane->flying > 0 || now_ns - lane->used_ns < LANE_IDLE_NS) {
-        lane->leaving = false;
+        lane->state = LANE_OPEN;
         arm_after(lane, jitter(lane->peer, LANE_IDLE_NS));
         return;
     }
-    if (!lane->leaving) {
+    if (lane->state == LANE_OPEN) {
         turn_ns = take_turn(lane->peer->net, now_ns);
     }
-    lane->leaving = turn_ns > now_ns;
-    if (lane->leaving) {
+    if (turn_ns > now_ns) {
+        lane->state = LANE_LEAVING;
         yb_loop_arm(lane->peer->net->options.loop, &lane->timer, turn_ns);
         return;
     }
@@ -603,7 +615,7 @@ on_lane_timer(struct yb_timer *timer)
         let_go(peer);
         return;
     }
-    if (lane->state == LANE_OPEN) {
+    if (is_open(lane)) {
         close_unused(lane);
     }
 }
@@ -640,7 +652,6 @@ on_open(void *owner, struct yb_conn *conn)
     lane->failure = YB_OK;
     lane->opened_ns = now_of(peer);
     lane->used_ns = lane->opened_ns;
-    lane->leaving = false;
     arm_after(lane, jitter(peer, LANE_IDLE_NS));
     send_waiting(lane);
 }
@@ -697,7 +708,7 @@ on_closed(void *owner, struct yb_conn *conn, const struct yb_conn_end *end)
             lane->backoff_ns = BACKOFF_MIN_NS;
         }
         lane_lost(lane, failure_of(end), end->was_open);
-    } else if (lane->state == LANE_OPEN) {
+    } else if (is_open(lane)) {
         send_waiting(lane); /* Calls of a connection that had gone its own way. */
     } else if (lane->waiting > 0) {
         lane_need(lane);
@@ -803,7 +814,7 @@ yb_peer_call(struct yb_peer *peer, struct yb_call *call)
         return YB_TIMED_OUT;
     }
     lane = lane_of(call);
-    if (lane->state == LANE_OPEN && lane->head == NULL) {
+    if (is_open(lane) && lane->head == NULL) {
         enum yb_status status = fly(lane, call);
 
         if (status != YB_AGAIN && status != YB_CLOSED) {
@@ -835,6 +846,14 @@ const struct yb_hello_result *
 yb_peer_result(const struct yb_peer *peer)
 {
     return peer->known ? &peer->result : NULL;
+}
+
+uint64_t
+yb_peer_trip_ns(const struct yb_peer *peer)
+{
+    uint64_t half_ns = peer->known ? peer->result.clock_error_ns : UINT64_MAX;
+
+    return half_ns <= UINT64_MAX / 2 ? 2 * half_ns : 0;
 }
 
 void

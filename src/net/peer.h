@@ -81,6 +81,10 @@ void yb_peer_cancel(struct yb_peer *peer, struct yb_call *call);
  * loop. */
 const struct yb_hello_result *yb_peer_result(const struct yb_peer *peer);
 
+/* Return how long a round trip of its last handshake took, with what it did meanwhile; 0: not
+ * known. It is taken from wall clocks: a hint. */
+uint64_t yb_peer_trip_ns(const struct yb_peer *peer);
+
 /* Return the last reason why a connection could not be made or ended: a sentence, "" if none.
  * Borrowed until a turn of the loop. */
 const char *yb_peer_error(const struct yb_peer *peer);

@@ -109,6 +109,41 @@ test_store__a_node_that_is_not_reached_is_not_said_to_be_full(void **state)
     store_world_destroy(&world);
 }
 
+/* On a link of 30 ms it takes 240 to connect anew and be answered. Who is the only one to have a
+ * block, and failed, has that time; and no more than a multiple of it if it is silent (S22). */
+static void
+test_store__a_node_behind_a_slow_link_is_tried_as_long_as_that_takes(void **state)
+{
+    struct store_world *world = begin(1, 2);
+    struct yb_sim_link slow = yb_sim_link_default();
+    const uint32_t key = 1;
+    uint64_t value = 0;
+    struct store_op *op;
+
+    (void)state;
+    slow.delay_ns = 30 * YB_NS_PER_MS;
+    yb_sim_set_link(world->sim, store_node(world, 0)->host, store_client(world, 0)->host, &slow);
+    assert_int_equal(store_put(world, 1, key, 77, false), YB_OK);
+    for (uint32_t round = 0; round < 5; round++) {
+        assert_int_equal(store_get(world, 0, key, &value), YB_OK);
+        op = store_op(world, 0, YB_CLIENT_GET, &key, 1, 10000);
+        store_submit(op);
+        store_run_ms(world, 20); /* It is on its way there. */
+        assert_true(
+            yb_sim_cut(world->sim, store_client(world, 0)->host, store_node(world, 0)->host) > 0);
+        assert_true(store_settle(world, 20000));
+        assert_int_equal(op->items[0].status, YB_OK);
+    }
+    store_stall(store_node(world, 0), true);
+    for (uint32_t round = 0; round < 3; round++) {
+        op = store_op(world, 0, YB_CLIENT_GET, &key, 1, round == 0 ? 500 : 10000);
+        store_submit(op);
+        assert_true(store_settle(world, round == 0 ? 1000 : 2500));
+        assert_int_not_equal(op->items[0].status, YB_OK);
+    }
+    store_world_destroy(&world);
+}
+
 static void
 test_store__one_cut_with_many_calls_under_way_is_one_failure(void **state)
 {
@@ -271,6 +306,7 @@ main(void)
         cmocka_unit_test(test_store__has_forgotten_each_key_when_all_is_removed_without_force),
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_node_that_is_not_reached_is_not_said_to_be_full),
+        cmocka_unit_test(test_store__a_node_behind_a_slow_link_is_tried_as_long_as_that_takes),
         cmocka_unit_test(test_store__one_cut_with_many_calls_under_way_is_one_failure),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),

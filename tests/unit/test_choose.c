@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "client/choose.h"
 
 #define ROWS_MAX 24u
@@ -300,6 +301,22 @@ test_choose__reads_where_it_is_near_and_quiet_and_fails_last(void **state)
     }
 }
 
+static void
+test_choose__a_node_that_failed_is_tried_as_long_as_a_healthy_one_may_take(void **state)
+{
+    (void)state;
+    assert_true(yb_choose_probe_ns(0, 0) == 100 * YB_NS_PER_MS);
+    assert_true(yb_choose_probe_ns(200 * YB_NS_PER_US, 1u << 20) == 100 * YB_NS_PER_MS);
+    /* A link of 40 ms: to connect and be answered takes 4 trips, 5 with TLS. */
+    assert_true(yb_choose_probe_ns(40 * YB_NS_PER_MS, 0) > (uint64_t)2 * 5 * 39 * YB_NS_PER_MS);
+    /* 64 MiB over a gigabit. */
+    assert_true(yb_choose_probe_ns(0, 64u << 20) > 540 * YB_NS_PER_MS);
+    /* But nobody waits for long, whatever was measured. */
+    assert_true(yb_choose_probe_ns(YB_NS_PER_S, 0) == 2 * YB_NS_PER_S);
+    assert_true(yb_choose_probe_ns(UINT64_MAX, UINT64_MAX) == 2 * YB_NS_PER_S);
+    assert_true(yb_choose_probe_ns(0, (uint64_t)1 << 48) == 2 * YB_NS_PER_S);
+}
+
 int
 main(void)
 {
@@ -309,6 +326,8 @@ main(void)
         cmocka_unit_test(test_choose__replicas_avoid_the_hosts_of_those_before),
         cmocka_unit_test(test_choose__a_group_is_on_one_node_as_far_as_that_has_room),
         cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
+        cmocka_unit_test(
+            test_choose__a_node_that_failed_is_tried_as_long_as_a_healthy_one_may_take),
         cmocka_unit_test(test_choose__reads_where_it_is_near_and_quiet_and_fails_last),
     };
 
