@@ -5,7 +5,7 @@
 #include <ftw.h>
 #include <stdio.h>
 
-#define OPEN_MAX 16
+#define DESCRIPTORS 16 /* That a walk may hold at a time. */
 
 static int
 remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
@@ -19,5 +19,5 @@ remove_one(const char *path, const struct stat *about, int kind, struct FTW *pla
 bool
 yb_folder_remove(const char *path)
 {
-    return nftw(path, remove_one, OPEN_MAX, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT;
+    return nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT;
 }
