@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "client/core_internal.h"
+#include "client/stripe.h"
 
 #define REST_NS     (3 * YB_NS_PER_MS)
 #define IOS_DEFAULT 64u
@@ -311,8 +312,8 @@ work_items(struct yb_core_work *work, uint32_t first, uint32_t end)
     }
 }
 
-/* Hash keys and put items into their first list: all of them, or of an EXIST as many as make a
- * message, so that the directory is at work while the rest is hashed. */
+/* Let items begin, hash their keys, put them into their first list: all of them, or of an EXIST as
+ * many as make a message, so that the directory is at work while the rest is hashed. */
 static void
 work_join(struct yb_core_work *work)
 {
@@ -325,9 +326,7 @@ work_join(struct yb_core_work *work)
         yb_core_pump_soon(work);
     }
     work->joined = first + some;
-    if (batch->kind == YB_CLIENT_EXIST) {
-        work_items(work, first, work->joined);
-    }
+    work_items(work, first, work->joined);
     for (uint32_t i = first; i < work->joined; i++) {
         if (batch->kind != YB_CLIENT_RELEASE && (i - first) % HASH_STEP == 0) {
             hash_keys(work, i, work->joined - i < HASH_STEP ? work->joined : i + HASH_STEP);
@@ -378,9 +377,7 @@ static void
 work_over(struct yb_core_work *work, enum yb_status status)
 {
     work->over = true;
-    if (work->batch->kind == YB_CLIENT_EXIST) {
-        work_items(work, work->joined, work->batch->count);
-    }
+    work_items(work, work->joined, work->batch->count);
     while (work->joined < work->batch->count) {
         yb_core_push(work, &work->ready, work->joined++, YB_CORE_READY);
     }
@@ -535,7 +532,9 @@ work_take(struct yb_client_core *core, uint32_t count)
 bool
 yb_client_core_fits(const struct yb_client_batch *batch)
 {
-    if (batch->count > YB_CLIENT_ITEMS_MAX || batch->put.replicas > YB_CLIENT_REPLICAS_MAX ||
+    uint32_t most = batch->raw ? YB_STRIPE_PARTS_MAX : YB_CLIENT_ITEMS_MAX;
+
+    if (batch->count > most || batch->put.replicas > YB_CLIENT_REPLICAS_MAX ||
         (unsigned)batch->work_class >= YB_CLASS_COUNT ||
         (batch->count == 0 && batch->kind != YB_CLIENT_REMOVE_ALL)) {
         return false;
@@ -601,9 +600,6 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
         core->works->previous = work;
     }
     core->works = work;
-    if (batch->kind != YB_CLIENT_EXIST) { /* Those of an EXIST begin as they are asked for. */
-        work_items(work, 0, batch->count);
-    }
     yb_loop_arm(yb_net_loop(core->net), &work->deadline, batch->deadline_ns);
     yb_core_pump_soon(work);
     return YB_OK;

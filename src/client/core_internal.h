@@ -120,7 +120,7 @@ struct yb_core_work {
     uint32_t room;
     uint32_t left;   /* Items that have not ended. */
     uint32_t ios;    /* Messages under way. */
-    uint32_t joined; /* Items whose keys are hashed: the first ones. */
+    uint32_t joined; /* Items that have begun, and whose keys are hashed: the first ones. */
     uint64_t write;
     bool cancelled;
     bool over; /* Its time has passed: nothing new is sent. */

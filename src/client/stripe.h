@@ -29,6 +29,9 @@
 #define YB_STRIPE_PART_MAX (64ull << 20) /* A longer value is cut. */
 #define YB_STRIPE_PARTS    64u /* As many as that, while parts are not at their longest. */
 
+/* Of the longest value. */
+#define YB_STRIPE_PARTS_MAX ((uint32_t)(YB_CLIENT_VALUE_BYTES_MAX / YB_STRIPE_PART_MAX))
+
 /* Submit and cancel as the core's functions of that name do, and take long values too. */
 YB_CHECKED enum yb_status yb_stripe_submit(struct yb_client_core *core,
                                            struct yb_client_batch *batch);

@@ -20,7 +20,6 @@
 
 /* The name of a part: a zero byte and three letters, write id, number. */
 #define YB_STRIPE_KEY_BYTES 24u
-#define YB_STRIPE_PARTS_MAX YB_CLIENT_ITEMS_MAX
 
 struct yb_stripe_plan {
     uint64_t total;

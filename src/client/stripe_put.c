@@ -192,11 +192,12 @@ put_first(struct yb_stripe_job *job)
     }
 }
 
-/* Is it there already? Then its bytes need not move. */
+/* Is it there already? Then its bytes need not move. Whoever replaces it has learned who is there,
+ * and how much fits. */
 static void
 put_asked(struct yb_stripe_job *job)
 {
-    if (job->one.status == YB_OK) {
+    if (job->one.status == YB_OK && !job->outer->put.replace) {
         yb_stripe_current(job)->grant = job->one.grant;
         job->status = YB_EXISTS;
         put_end(job);
@@ -219,8 +220,6 @@ put_next(struct yb_stripe_job *job)
     }
     if (job->at == job->outer->count) {
         yb_stripe_finish(job);
-    } else if (job->outer->put.replace) {
-        put_first(job);
     } else {
         yb_stripe_take_one(job);
         job->one.iov_count = 0;

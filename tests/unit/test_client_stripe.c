@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "client/stripe.h"
+#include "client/stripe_internal.h"
 
 #define MIB        (1u << 20)
 #define LENGTH     (70u * MIB + 123) /* Five parts of 16 MiB, the last one short. */
@@ -430,6 +430,109 @@ test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib(void **state)
     assert_int_equal(yb_stripe_part_bytes((1ull << 30) + 64), 32ull << 20);
     assert_int_equal(yb_stripe_part_bytes(4ull << 30), 64ull << 20);
     assert_int_equal(yb_stripe_part_bytes(1ull << 46), 64ull << 20);
+    assert_int_equal(yb_stripe_part_bytes(YB_CLIENT_VALUE_BYTES_MAX), 64ull << 20);
+}
+
+/* How much memory this process has taken. */
+static uint64_t
+taken_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long size = 0, resident = 0;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &size, &resident), 2);
+    fclose(file);
+    return (uint64_t)resident * 4096;
+}
+
+static enum yb_status
+put_sizes(struct yb_client *client, const struct iovec *iov, uint32_t count, bool replace,
+          enum yb_status *item_out)
+{
+    const struct yb_client_call call = {.struct_bytes = sizeof(call), .put.replace = replace};
+    struct iovec pieces[3];
+    struct yb_client_item item = item_of("endless", pieces, count);
+    enum yb_status status;
+
+    memcpy(pieces, iov, count * sizeof(*iov));
+    status = yb_client_put(client, &item, 1, &call);
+    *item_out = item.status;
+    return status;
+}
+
+/* Nobody has such a value here: its bytes are not touched, as it is known that it fits nowhere. */
+static void
+test_client_stripe__the_longest_value_is_told_that_it_does_not_fit(void **state)
+{
+    static uint8_t byte;
+    const uint64_t longest = YB_CLIENT_VALUE_BYTES_MAX;
+    const struct iovec whole = {&byte, longest};
+    const struct iovec beyond = {&byte, longest + 1};
+    const struct iovec halves[] = {{&byte, longest / 2}, {&byte, longest / 2}, {&byte, 1}};
+    const struct iovec wraps[] = {{&byte, longest}, {&byte, SIZE_MAX}, {&byte, 2}};
+
+    (void)state;
+    for (uint32_t replace = 0; replace < 2; replace++) {
+        struct yb_client *client = ground_client(ground, NULL); /* That knows of nobody yet. */
+        uint64_t before = taken_bytes();
+        enum yb_status one;
+
+        assert_int_equal(put_sizes(client, &whole, 1, replace == 1, &one), YB_OK);
+        assert_int_equal(one, YB_TOO_LARGE);
+        assert_int_equal(put_sizes(client, halves, 2, replace == 1, &one), YB_OK);
+        assert_int_equal(one, YB_TOO_LARGE);
+        assert_int_equal(put_sizes(client, &beyond, 1, replace == 1, &one), YB_INVALID);
+        assert_int_equal(put_sizes(client, halves, 3, replace == 1, &one), YB_INVALID);
+        assert_int_equal(put_sizes(client, wraps, 3, replace == 1, &one), YB_INVALID);
+        assert_true(taken_bytes() < before + (64u << 20));
+        assert_int_equal(entries(client), 0);
+        yb_client_close(&client);
+    }
+}
+
+/* A manifest of a value of so many bytes, in parts of `part_bytes`. */
+static bool
+plan_of(uint64_t total, uint64_t part_bytes, struct yb_stripe_job *job)
+{
+    struct yb_stripe_plan plan;
+
+    *job = (struct yb_stripe_job){.plan = {.total = total, .part_bytes = part_bytes}};
+    yb_stripe_write_manifest(job);
+    return yb_stripe_read_manifest(job->manifest, 0, &plan) && plan.total == total &&
+           plan.part_bytes == part_bytes;
+}
+
+static void
+test_client_stripe__the_longest_value_has_parts_as_any_other(void **state)
+{
+    const uint64_t longest = YB_CLIENT_VALUE_BYTES_MAX;
+    const uint64_t most = YB_STRIPE_PART_MAX;
+    struct yb_stripe_job job;
+    uint64_t left = 100u * MIB;
+    uint8_t byte;
+    struct iovec iov = {&byte, left};
+    const struct yb_client_item caller = {.iov = &iov, .iov_count = 1};
+
+    (void)state;
+    assert_false(plan_of(longest + 1, most, &job));
+    assert_false(plan_of(longest, most / 2, &job)); /* Too many parts. */
+    assert_true(plan_of(longest, most, &job));
+    assert_int_equal(yb_stripe_part_count(&job.plan), YB_STRIPE_PARTS_MAX);
+    assert_true(yb_stripe_make_parts(&job, longest - left, longest, &caller));
+    assert_int_equal(job.count, 2);
+    assert_int_equal(job.first, YB_STRIPE_PARTS_MAX - 2);
+    for (uint32_t i = 0; i < job.count; i++) {
+        const struct yb_client_item *part = &job.items[i];
+        uint64_t length = i == 0 ? left - most : most;
+
+        assert_int_equal(part->offset, i == 0 ? most - length : 0);
+        assert_int_equal(part->iov_count, 1);
+        assert_int_equal(part->iov[0].iov_len, length);
+        assert_ptr_equal(part->iov[0].iov_base, &byte + (i == 0 ? 0 : left - most));
+        assert_int_equal(yb_wire_get_u32((const uint8_t *)part->key + 20), job.first + i);
+    }
+    yb_stripe_free_parts(&job);
 }
 
 #define WITH_GROUND(test) \
@@ -449,8 +552,10 @@ main(void)
         WITH_GROUND(what_cannot_be_published_leaves_no_parts),
         WITH_SMALL(a_value_makes_no_room_for_itself),
         WITH_GROUND(is_not_there_before_every_part_is),
+        WITH_GROUND(the_longest_value_is_told_that_it_does_not_fit),
         WITH_SMALL(of_two_at_once_each_is_whole_or_not_there),
         cmocka_unit_test(test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib),
+        cmocka_unit_test(test_client_stripe__the_longest_value_has_parts_as_any_other),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
