@@ -62,7 +62,7 @@ take_turns(const struct yb_engine *engine, enum yb_sched_turn turns_out[LOOK])
 
     for (const struct yb_engine_request *request = engine->first; request != NULL;
          request = request->next) {
-        if (request->state == YB_ENGINE_PROMPT && !request->cancelled && running_count < LOOK) {
+        if (request->state == YB_ENGINE_PROMPT && request->fate == YB_OK && running_count < LOOK) {
             running[running_count++] = waiter_of(request);
         } else if (request->state == YB_ENGINE_WAITING && count < LOOK) {
             queue[count++] = waiter_of(request);

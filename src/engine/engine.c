@@ -466,13 +466,20 @@ yb_engine_handover(struct yb_engine_request *request, struct yb_engine_handover 
 }
 
 void
+yb_engine_doom_locked(struct yb_engine_request *request, enum yb_status fate)
+{
+    yb_lock_assert_held(&request->engine->lock);
+    request->fate = request->fate == YB_OK ? fate : request->fate;
+}
+
+void
 yb_engine_cancel(struct yb_engine_request *request)
 {
     struct yb_engine *engine = request->engine;
 
     YB_ASSERT_OBJ(request, YB_ENGINE_REQUEST_MAGIC);
     yb_lock_acquire(&engine->lock);
-    request->cancelled = true;
+    yb_engine_doom_locked(request, YB_CANCELLED);
     (void)pthread_cond_broadcast(&engine->changed);
     yb_lock_release(&engine->lock);
 }
@@ -486,7 +493,9 @@ yb_engine_release(struct yb_engine_request **request_ref)
     YB_ASSERT_OBJ(request, YB_ENGINE_REQUEST_MAGIC);
     *request_ref = NULL;
     yb_lock_acquire(&engine->lock);
-    request->cancelled = request->cancelled || request->state < YB_ENGINE_HELD;
+    if (request->state < YB_ENGINE_HELD) {
+        yb_engine_doom_locked(request, YB_CANCELLED);
+    }
     yb_engine_forget_locked(request);
     yb_lock_release(&engine->lock);
 }
@@ -583,33 +592,38 @@ yb_engine_call(const struct yb_engine_request *request, uint64_t span, uint64_t 
     };
 }
 
-void
+enum yb_status
 yb_engine_fill(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                const struct yb_kv_pool_block *block)
 {
     uint8_t *bytes = yb_engine_bytes(engine, block, part);
 
     if (engine->device != NULL) {
-        yb_kv_device_fill(engine->device, key, part, bytes);
-    } else {
-        yb_kv_fill(key, part, bytes, engine->part_bytes);
+        return yb_kv_device_fill(engine->device, key, part, bytes);
     }
+    yb_kv_fill(key, part, bytes, engine->part_bytes);
+    return YB_OK;
 }
 
-bool
+enum yb_status
 yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                  const struct yb_kv_pool_block *block, struct yb_engine_outcome *outcome)
 {
     size_t wrong = 0;
     const uint8_t *bytes = yb_engine_bytes(engine, block, part);
-    bool right = engine->device != NULL
-                     ? yb_kv_device_check(engine->device, key, part, bytes, &wrong)
-                     : yb_kv_check(key, part, bytes, engine->part_bytes, &wrong);
+    enum yb_status status;
 
+    if (engine->device != NULL) {
+        status = yb_kv_device_check(engine->device, key, part, bytes, &wrong);
+    } else {
+        status = yb_kv_check(key, part, bytes, engine->part_bytes, &wrong) ? YB_OK : YB_CORRUPT;
+    }
     yb_lock_acquire(&engine->lock);
-    engine->sums.verified_bytes += engine->part_bytes;
+    if (status == YB_OK || status == YB_CORRUPT) {
+        engine->sums.verified_bytes += engine->part_bytes;
+    }
     engine->sums.wrong_bytes += wrong;
     outcome->wrong_bytes += wrong;
     yb_lock_release(&engine->lock);
-    return right;
+    return status;
 }

@@ -81,7 +81,7 @@ struct yb_engine_request {
     struct yb_engine *engine;
     struct yb_engine_request *next; /* Of the engine's, the oldest first. */
     enum yb_engine_state state;
-    bool cancelled;
+    enum yb_status fate; /* OK: it goes on. Else it ends so, once nobody is at work on it. */
     bool keep;
     bool busy; /* A loader has it. */
     bool late; /* It is loaded when no older prompt is computed any more (late_loads). */
@@ -192,6 +192,9 @@ yb_engine_bytes(const struct yb_engine *engine, const struct yb_kv_pool_block *b
 /* One user of the request less; the last one frees it. Lock held. */
 void yb_engine_forget_locked(struct yb_engine_request *request);
 
+/* Let it end with a status, the first that it is given. Lock held. */
+void yb_engine_doom_locked(struct yb_engine_request *request, enum yb_status fate);
+
 /* Write a part's key in the store; returns its length. */
 uint32_t yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES],
                             uint32_t part, uint8_t out[YB_ENGINE_PART_KEY_MAX]);
@@ -200,13 +203,16 @@ uint32_t yb_engine_part_key(const struct yb_engine *engine, const uint8_t key[YB
 struct yb_client_call yb_engine_call(const struct yb_engine_request *request, uint64_t span,
                                      uint64_t timeout_ns);
 
-/* Write a part's bytes: what computing brings forth. */
-void yb_engine_fill(const struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES],
-                    uint32_t part, const struct yb_kv_pool_block *block);
+/* Write a part's bytes: what computing brings forth. Fails as yb_kv_device_fill(). */
+YB_CHECKED enum yb_status yb_engine_fill(const struct yb_engine *engine,
+                                         const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+                                         const struct yb_kv_pool_block *block);
 
-/* Compare a part's bytes, and count. */
-bool yb_engine_verify(struct yb_engine *engine, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
-                      const struct yb_kv_pool_block *block, struct yb_engine_outcome *outcome);
+/* Compare a part's bytes, and count. Fails as yb_kv_device_check(). */
+YB_CHECKED enum yb_status yb_engine_verify(struct yb_engine *engine,
+                                           const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+                                           const struct yb_kv_pool_block *block,
+                                           struct yb_engine_outcome *outcome);
 
 /* ---- admit.c ---- */
 

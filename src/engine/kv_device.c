@@ -25,8 +25,14 @@ struct work {
     void *to;         /* NULL: it is compared. */
     const void *from; /* NULL: it is written. */
     size_t wrong;
-    bool right;
+    enum yb_status status; /* Of the work, once it is done. */
     bool done;
+};
+
+/* A copy that is under way. */
+struct copying {
+    enum yb_status status;
+    bool ended;
 };
 
 struct yb_kv_device {
@@ -57,16 +63,16 @@ struct yb_kv_device {
 static void
 on_copied(struct yb_memory_copy *copy, enum yb_status status)
 {
-    YB_ASSERT(status == YB_OK); /* See Failure. */
-    *(bool *)copy->owner = true;
+    *(struct copying *)copy->owner = (struct copying){.status = status, .ended = true};
 }
 
-static void
+static enum yb_status
 copy(struct yb_kv_device *device, void *to, const void *from)
 {
     const struct yb_memory_place host = {YB_MEMORY_HOST, 0};
     const struct timespec pause = {.tv_nsec = POLL_NS};
-    bool copied = false;
+    struct copying copying = {.ended = false};
+    enum yb_status status;
     struct yb_memory_copy one = {
         .to = to,
         .from = from,
@@ -74,13 +80,17 @@ copy(struct yb_kv_device *device, void *to, const void *from)
         .to_place = to == device->host ? host : device->place,
         .from_place = to == device->host ? device->place : host,
         .done = on_copied,
-        .owner = &copied,
+        .owner = &copying,
     };
 
-    YB_ASSERT(yb_memory_copy_start(device->queue, &one) == YB_OK); /* See Failure. */
-    while (yb_memory_poll(device->queue), !copied) {
+    status = yb_memory_copy_start(device->queue, &one);
+    if (status != YB_OK) {
+        return status;
+    }
+    while (yb_memory_poll(device->queue), !copying.ended) {
         (void)ppoll(NULL, 0, &pause, NULL);
     }
+    return copying.status;
 }
 
 static void
@@ -88,11 +98,13 @@ run(struct yb_kv_device *device, struct work *work)
 {
     if (work->to != NULL) {
         yb_kv_fill(work->key, work->part, device->host, device->options.part_bytes);
-        copy(device, work->to, device->host);
-    } else {
-        copy(device, device->host, work->from);
-        work->right = yb_kv_check(work->key, work->part, device->host, device->options.part_bytes,
-                                  &work->wrong);
+        work->status = copy(device, work->to, device->host);
+        return;
+    }
+    work->status = copy(device, device->host, work->from);
+    if (work->status == YB_OK && !yb_kv_check(work->key, work->part, device->host,
+                                              device->options.part_bytes, &work->wrong)) {
+        work->status = YB_CORRUPT;
     }
 }
 
@@ -147,7 +159,7 @@ be_device(void *context)
 
 /* ---- what others ask of it ------------------------------------------------------------------- */
 
-static void
+static enum yb_status
 have_done(struct yb_kv_device *device, struct work *work)
 {
     YB_ASSERT_OBJ(device, DEVICE_MAGIC);
@@ -159,26 +171,27 @@ have_done(struct yb_kv_device *device, struct work *work)
         (void)yb_lock_wait(&device->lock, &device->ended, LOOK_NS);
     }
     yb_lock_release(&device->lock);
+    return work->status;
 }
 
-void
+enum yb_status
 yb_kv_device_fill(struct yb_kv_device *device, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                   void *to)
 {
     struct work work = {.key = key, .part = part, .to = to};
 
-    have_done(device, &work);
+    return have_done(device, &work);
 }
 
-bool
+enum yb_status
 yb_kv_device_check(struct yb_kv_device *device, const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                    const void *from, size_t *wrong_out)
 {
     struct work work = {.key = key, .part = part, .from = from};
+    enum yb_status status = have_done(device, &work);
 
-    have_done(device, &work);
     *wrong_out = work.wrong;
-    return work.right;
+    return status;
 }
 
 void *

@@ -11,8 +11,8 @@
  *
  * Threads   Any may fill and check: each waits until the device's own thread has done it.
  * Memory    Of the device: from create to destroy. One part's worth of the host's beside it.
- * Failure   A copy that the driver does not carry out ends the process, as a lost device ends an
- *           engine's: nothing that is in its memory can be relied on.
+ * Failure   A copy that the driver does not carry out is a status: what was to be written may be
+ *           anything, and what was to be compared is not known.
  */
 #ifndef YB_ENGINE_KV_DEVICE_H
 #define YB_ENGINE_KV_DEVICE_H
@@ -48,11 +48,16 @@ void yb_kv_device_destroy(struct yb_kv_device **device, bool keeps);
 /* Where the memory is. Borrowed until destroy. */
 void *yb_kv_device_memory(const struct yb_kv_device *device);
 
-/* Write a part of the block that `key` names at `to`; compare the one at `from`. As yb_kv_fill()
- * and yb_kv_check(). */
-void yb_kv_device_fill(struct yb_kv_device *device, const uint8_t key[YB_KV_KEY_BYTES],
-                       uint32_t part, void *to);
-bool yb_kv_device_check(struct yb_kv_device *device, const uint8_t key[YB_KV_KEY_BYTES],
-                        uint32_t part, const void *from, size_t *wrong_out);
+/* Write a part of the block that `key` names at `to`, as yb_kv_fill() does. Fails with IO or another
+ * status of yb_memory_copy_start(). */
+YB_CHECKED enum yb_status yb_kv_device_fill(struct yb_kv_device *device,
+                                            const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+                                            void *to);
+
+/* Compare the one at `from`. Fails with CORRUPT (*wrong_out bytes are others; else it is 0), or as
+ * yb_kv_device_fill(). */
+YB_CHECKED enum yb_status yb_kv_device_check(struct yb_kv_device *device,
+                                             const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
+                                             const void *from, size_t *wrong_out);
 
 #endif /* YB_ENGINE_KV_DEVICE_H */

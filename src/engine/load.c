@@ -191,7 +191,7 @@ pass_link(struct load *load)
     until_ns = engine->load_free_ns > now ? engine->load_free_ns : now;
     until_ns += (uint64_t)((double)engine->part_bytes / engine->options.load_rate * 1e9);
     engine->load_free_ns = until_ns;
-    while (now < until_ns && !engine->stops && !load->request->cancelled) {
+    while (now < until_ns && !engine->stops && load->request->fate == YB_OK) {
         (void)yb_lock_wait(&engine->lock, &engine->changed, until_ns - now);
         now = yb_engine_now(engine);
     }
@@ -206,16 +206,21 @@ take_item(struct load *load, uint32_t index)
     const struct yb_client_item *item = &load->items[index];
     uint32_t p = index / load->blocks;
     uint32_t b = index % load->blocks;
-    bool right = item->status == YB_OK && item->bytes == engine->part_bytes &&
-                 yb_engine_verify(engine, request->keys[load->first + b], p,
-                                  request->blocks[load->first + b], &request->outcome);
+    enum yb_status status = item->status;
 
+    if (status == YB_OK && item->bytes != engine->part_bytes) {
+        status = YB_CORRUPT;
+    }
+    if (status == YB_OK) {
+        status = yb_engine_verify(engine, request->keys[load->first + b], p,
+                                  request->blocks[load->first + b], &request->outcome);
+    }
     yb_lock_acquire(&engine->lock);
-    if (right) {
+    if (status == YB_OK) {
         pass_link(load);
     }
     take_from_source(load, index);
-    if (right) {
+    if (status == YB_OK) {
         request->outcome.tier_bytes[tier_of(item)] += engine->part_bytes;
         engine->sums.tier_came_bytes[tier_of(item)] += engine->part_bytes;
         load->good[b]++;
@@ -225,7 +230,7 @@ take_item(struct load *load, uint32_t index)
         }
         (void)pthread_cond_broadcast(&engine->changed);
     } else {
-        yb_engine_not_loaded_locked(engine, item->status == YB_OK ? YB_CORRUPT : item->status);
+        yb_engine_not_loaded_locked(engine, status);
         request->outcome.load_failures++;
     }
     yb_lock_release(&engine->lock);
@@ -238,7 +243,7 @@ given_up(struct load *load)
     bool over;
 
     yb_lock_acquire(&engine->lock);
-    over = load->request->cancelled || engine->stops;
+    over = load->request->fate != YB_OK || engine->stops;
     yb_lock_release(&engine->lock);
     return over;
 }

@@ -113,23 +113,27 @@ read_blocks(struct pull *pull)
 }
 
 /* N2 */
-static bool
+static enum yb_status
 verify(struct pull *pull)
 {
     struct yb_engine *engine = pull->engine;
     struct yb_engine_request *request = pull->request;
-    bool right =
-        request->from.first_token == yb_kv_token(request->answer_key, 0, YB_ENGINE_VOCABULARY);
+    enum yb_status status =
+        request->from.first_token == yb_kv_token(request->answer_key, 0, YB_ENGINE_VOCABULARY)
+            ? YB_OK
+            : YB_CORRUPT;
 
     for (uint32_t i = pull->first; i < pull->first + pull->blocks; i++) {
         const uint8_t *key = i < request->key_count ? request->keys[i] : request->answer_key;
 
         for (uint32_t part = 0; part < engine->options.parts; part++) {
-            right =
-                yb_engine_verify(engine, key, part, request->blocks[i], &request->outcome) && right;
+            enum yb_status one =
+                yb_engine_verify(engine, key, part, request->blocks[i], &request->outcome);
+
+            status = status == YB_OK ? one : status;
         }
     }
-    return right;
+    return status;
 }
 
 /* Lock held. */
@@ -145,7 +149,7 @@ settle(struct pull *pull, enum yb_status status)
     request->outcome.pulled_bytes =
         status == YB_OK ? (uint64_t)pull->blocks * engine->options.block_bytes : 0;
     yb_engine_trace_load(request, YB_SPAN_KIND_PULL, status);
-    if (request->cancelled || engine->stops) {
+    if (request->fate != YB_OK || engine->stops) {
         return;
     }
     if (status != YB_OK) {
@@ -188,9 +192,7 @@ run_pull(struct yb_engine_job *job)
         yb_lock_release(&pull.engine->lock);
         status = read_blocks(&pull);
     }
-    if (status == YB_OK && !verify(&pull)) {
-        status = YB_CORRUPT;
-    }
+    status = status == YB_OK ? verify(&pull) : status;
     yb_lock_acquire(&pull.engine->lock);
     settle(&pull, status);
     yb_lock_release(&pull.engine->lock);

@@ -118,7 +118,7 @@ end(struct yb_engine_request *request, enum yb_status status, const char *why)
     leave(request);
 }
 
-/* End what was cancelled or has expired; nobody else may be at work on it. */
+/* End what is to end, or has expired; nobody else may be at work on it. */
 static void
 reap(struct yb_engine *engine)
 {
@@ -135,8 +135,10 @@ reap(struct yb_engine *engine)
             continue;
         } else if (engine->stops) {
             end(request, YB_CLOSED, "the engine stops");
-        } else if (request->cancelled) {
-            end(request, YB_CANCELLED, "it was given up");
+        } else if (request->fate != YB_OK) {
+            end(request, request->fate,
+                request->fate == YB_CANCELLED ? "it was given up"
+                                              : "the device did not take what was computed");
         }
     }
 }
@@ -247,7 +249,7 @@ sleep_until(struct yb_engine *engine, uint64_t until_ns)
 }
 
 /* Wait until the load has brought `part`, and with the last one, has ended. False: it has come
- * short, or nobody wants it any more. */
+ * short, or the request is to end. */
 static bool
 await_part(struct step *step, uint32_t part)
 {
@@ -259,30 +261,37 @@ await_part(struct step *step, uint32_t part)
 
     yb_lock_acquire(&engine->lock);
     while (request->load == YB_ENGINE_LOAD_COMING && (last || request->parts_ready <= part) &&
-           !engine->stops && !request->cancelled) {
+           !engine->stops && request->fate == YB_OK) {
         (void)yb_lock_wait(&engine->lock, &engine->changed, LOOK_NS);
     }
-    there = request->load != YB_ENGINE_LOAD_SHORT && !engine->stops && !request->cancelled;
+    there = request->load != YB_ENGINE_LOAD_SHORT && !engine->stops && request->fate == YB_OK;
     step->stall_ns += yb_engine_now(engine) - begun;
     yb_lock_release(&engine->lock);
     return there;
 }
 
-/* The bytes that computing this part brings forth. */
-static void
+/* The bytes that computing this part brings forth. Without them the request has failed. */
+static bool
 fill_part(const struct step *step, uint32_t part)
 {
-    const struct yb_engine *engine = step->engine;
-    const struct yb_engine_request *request = step->prompt;
+    struct yb_engine *engine = step->engine;
+    struct yb_engine_request *request = step->prompt;
     uint32_t end_tokens = request->done_tokens + step->plan.tokens;
+    enum yb_status status = YB_OK;
 
-    for (uint32_t i = step->first; i < step->full; i++) {
-        yb_engine_fill(engine, request->keys[i], part, request->blocks[i]);
+    for (uint32_t i = step->first; i < step->full && status == YB_OK; i++) {
+        status = yb_engine_fill(engine, request->keys[i], part, request->blocks[i]);
     }
-    if (request->keep && end_tokens == request->prompt_tokens &&
+    if (status == YB_OK && request->keep && end_tokens == request->prompt_tokens &&
         end_tokens % engine->options.block_tokens != 0) {
-        yb_engine_fill(engine, request->answer_key, part, request->blocks[step->full]);
+        status = yb_engine_fill(engine, request->answer_key, part, request->blocks[step->full]);
     }
+    if (status != YB_OK) {
+        yb_lock_acquire(&engine->lock);
+        yb_engine_doom_locked(request, status);
+        yb_lock_release(&engine->lock);
+    }
+    return status == YB_OK;
 }
 
 /* Compute the step, part by part; the lock is free meanwhile. False: what it relied on did not come
@@ -295,11 +304,8 @@ compute_parts(struct step *step)
     double part_ns = step->plan.ns * engine->options.time_scale / parts;
 
     for (uint32_t part = 0; part < parts; part++) {
-        if (step->prompt != NULL && !await_part(step, part)) {
+        if (step->prompt != NULL && (!await_part(step, part) || !fill_part(step, part))) {
             return false;
-        }
-        if (step->prompt != NULL) {
-            fill_part(step, part);
         }
         sleep_until(engine, step->begun_ns + step->stall_ns + (uint64_t)(part_ns * (part + 1)));
         if (step->store != NULL) {
@@ -311,7 +317,7 @@ compute_parts(struct step *step)
     return true;
 }
 
-/* The load came short: go on from what there is of it. */
+/* The piece is void. If the load came short, go on from what there is of it. */
 static void
 fall_back(struct step *step)
 {
@@ -336,6 +342,7 @@ decode_one(struct yb_engine_request *request)
     uint32_t block_tokens = engine->options.block_tokens;
     uint32_t covered = request->prompt_tokens + request->answered;
     uint32_t full = covered / block_tokens;
+    enum yb_status status = YB_OK;
     struct yb_engine_store *store;
 
     yb_engine_take_locked(request, yb_engine_blocks_of(engine, covered));
@@ -344,14 +351,19 @@ decode_one(struct yb_engine_request *request)
                                           request->keys, request->block_max);
         store = yb_engine_store_locked(request, full - 1, 1);
         yb_lock_release(&engine->lock);
-        for (uint32_t part = 0; part < engine->options.parts; part++) {
-            yb_engine_fill(engine, request->keys[full - 1], part, request->blocks[full - 1]);
+        for (uint32_t part = 0; part < engine->options.parts && status == YB_OK; part++) {
+            status =
+                yb_engine_fill(engine, request->keys[full - 1], part, request->blocks[full - 1]);
         }
         yb_lock_acquire(&engine->lock);
-        yb_engine_publish_locked(request, full - 1, full);
         if (store != NULL) {
-            yb_engine_store_filled_locked(store, engine->options.parts, true);
+            yb_engine_store_filled_locked(store, status == YB_OK ? engine->options.parts : 0, true);
         }
+        if (status != YB_OK) { /* What comes next would read it. */
+            yb_engine_doom_locked(request, status);
+            return;
+        }
+        yb_engine_publish_locked(request, full - 1, full);
     }
     answer(request);
 }
@@ -441,7 +453,7 @@ plan_step(struct yb_engine *engine, struct step *step_out)
 
     for (struct yb_engine_request *request = engine->first; request != NULL;
          request = request->next) {
-        if (request->state == YB_ENGINE_PROMPT && !request->cancelled &&
+        if (request->state == YB_ENGINE_PROMPT && request->fate == YB_OK &&
             state.prompt_count < STEPS_MAX) {
             requests[state.prompt_count] = request;
             prompts[state.prompt_count++] = (struct yb_engine_plan_prompt){

@@ -254,7 +254,7 @@ static void
 read_settings_locked(void)
 {
     /* lint: allow, how a program that does not know the stand-in is given its settings. */
-    const char *given = getenv("YUEBING_STANDIN_CUDA");
+    const char *given = getenv("STANDIN_CUDA");
     char text[256];
     char *rest = text;
     char *word;
@@ -270,7 +270,7 @@ read_settings_locked(void)
             *value++ = '\0';
         }
         if (value == NULL || set_locked(word, strtoull(value, NULL, 10)) != 0) {
-            fprintf(stderr, "YUEBING_STANDIN_CUDA: unknown setting %s\n", word);
+            fprintf(stderr, "STANDIN_CUDA: unknown setting %s\n", word);
         }
     }
 }

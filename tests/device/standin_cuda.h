@@ -13,7 +13,7 @@
  * Pageable host memory can be copied, as with the real driver, and is counted.
  *
  * Settings and counters are reached by name, after dlsym() of these two functions, and settings
- * also by the environment variable YUEBING_STANDIN_CUDA="devices=2 fail_copy=5":
+ * also by the environment variable STANDIN_CUDA="devices=2 fail_copy=5":
  *
  *   devices=N         how many devices there are (2)
  *   seed=N            of the order between streams

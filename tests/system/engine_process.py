@@ -13,9 +13,10 @@ from yuebing import Serve, expect, until
 SMALL = ("--time-scale", "0.002", "--block-tokens", "64", "--block-bytes", "65536", "--pool", "128")
 
 
-def engine(directory, *words):
+def engine(directory, *words, more=()):
     place = ("--no-store",) if directory is None else ("--directory", directory)
-    return Serve("--http-listen", "127.0.0.1:0", *place, *SMALL, *words, command="engine")
+    return Serve("--http-listen", "127.0.0.1:0", *place, *SMALL, *words, command="engine",
+                 more=more)
 
 
 def call(server, method, path, body=None, headers=()):

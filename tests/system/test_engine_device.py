@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`yuebing engine --device`: KV in the memory of a device, under a stand-in for its driver where a
 touch by the CPU faults; through the store, from engine to engine; each byte compared."""
-from engine_process import ask, engine, numbers, prompt, settled
+import json
+
+from engine_process import ask, call, engine, numbers, prompt, settled
 from yuebing import Serve, case, expect, main, run, until
 
 BLOCK = 65536  # Of 64 tokens.
@@ -41,6 +43,51 @@ def _():
                 expect(answer["yuebing"]["pulled_tokens"] == length, f"{answer}")
                 expect(answer["tokens"] == expected, f"{answer}")
                 until(lambda: numbers(prefill)["held"] == 0, "it is let go")
+
+
+def standin(settings):
+    return {"STANDIN_CUDA": settings}
+
+
+@case("what the driver does not carry out fails that one request; nothing of it is stored, and the "
+      "next is answered")
+def _():
+    tokens = prompt(20, 1000)
+    with engine(None) as alone:
+        expected = ask(alone, tokens, 70)["tokens"]
+    for setting in ("fail_start=3", "fail_copy=3", "fail_record=3"):
+        with Serve("--memory", "64m", command="serve") as store, \
+                engine(store.address, "--device", "0", more=standin(setting)) as first, \
+                engine(store.address) as host:
+            code, body = call(first, "POST", "/v1/completions",
+                              json.dumps({"prompt": tokens, "max_tokens": 70}))
+            expect(code == 503 and b"device" in body, f"{setting}: {code} {body}")
+            settled(first)
+            expect(ask(host, tokens, 70)["tokens"] == expected, setting)
+            expect(numbers(host)["loaded_tokens"] == 0, f"{setting}: {numbers(host)}")
+            settled(host)
+            expect(ask(first, tokens, 70)["tokens"] == expected, setting)
+
+
+@case("a load onto a device that the driver does not carry out is computed instead, and counted")
+def _():
+    with Serve("--memory", "64m", command="serve") as store, engine(store.address) as host:
+        tokens = prompt(30, 1000)
+        expected = ask(host, tokens, 70)["tokens"]
+        settled(host)
+        failures = 0
+        for copy in (1, 61, 90, 119):  # 60 parts come over, and then are looked at.
+            with engine(store.address, "--device", "0",
+                        more=standin(f"fail_copy={copy}")) as loads:
+                again = ask(loads, tokens, 70)
+                expect(again["tokens"] == expected, f"{copy}: {again}")
+                told = numbers(loads)
+                expect(told["wrong_bytes"] == 0, f"{copy}: {told}")
+                # What was to come over is asked for again; what was to be looked at is not known.
+                lost = again["yuebing"]["loaded_tokens"] < 15 * 64
+                expect(told["load_failures"] == lost, f"{copy}: {told}")
+                failures += lost
+        expect(failures > 0, "some of them were to be looked at")
 
 
 @case("a device that is not there is refused in words")

@@ -181,9 +181,10 @@ class Serve:
     in every role; a directory is the one that has no peers of its own, so what is counted is what
     the test does."""
 
-    def __init__(self, *words, listen="127.0.0.1:0", command="directory"):
+    def __init__(self, *words, listen="127.0.0.1:0", command="directory", more=()):
         self.process = subprocess.Popen(
-            [PROGRAM, command, "--json", "--listen", listen, *words], env=environment(),
+            [PROGRAM, command, "--json", "--listen", listen, *words],
+            env={**environment(), **dict(more)},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid = self.process.pid
         self.log = []
