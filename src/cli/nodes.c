@@ -162,6 +162,19 @@ print_nodes(const struct yb_cli_store *store)
     return status;
 }
 
+/* How much of its pool is in huge pages; all ones: its kernel does not say. */
+static bool
+is_huge_known(const struct yb_wire_member *member)
+{
+    return member->huge_bytes != UINT64_MAX;
+}
+
+static json_t *
+huge_json(const struct yb_wire_member *member)
+{
+    return is_huge_known(member) ? json_integer((json_int_t)member->huge_bytes) : json_null();
+}
+
 static json_t *
 member_json(const struct yb_wire_member *member)
 {
@@ -169,7 +182,7 @@ member_json(const struct yb_wire_member *member)
 
     snprintf(incarnation, sizeof(incarnation), "%016" PRIx64, member->incarnation);
     return json_pack(
-        "{s:s%, s:s%, s:s%, s:s%, s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:I}", "name",
+        "{s:s%, s:s%, s:s%, s:s%, s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:I, s:o}", "name",
         (const char *)member->name, strnlen((const char *)member->name, sizeof(member->name)),
         "address", (const char *)member->address,
         strnlen((const char *)member->address, sizeof(member->address)), "rack",
@@ -179,7 +192,7 @@ member_json(const struct yb_wire_member *member)
         yb_wire_slot_state_name(member->state), "slot", (int)member->slot, "incarnation",
         incarnation, "capacity", (json_int_t)member->capacity, "used", (json_int_t)member->used,
         "age_ms", (json_int_t)member->age_ms, "drained", (int)member->drained, "drain_stuck",
-        (json_int_t)member->drain_stuck);
+        (json_int_t)member->drain_stuck, "huge_bytes", huge_json(member));
 }
 
 int
@@ -295,10 +308,14 @@ print_checked(FILE *out, const struct yb_wire_member *member, const struct check
     fprintf(out, "  %s used of %s = %s live + %s in flight + %s ungranted + %s quarantined: %s\n",
             texts[0], texts[1], texts[2], texts[3], texts[4], texts[5],
             checked->adds_up ? "adds up" : "DOES NOT ADD UP");
-    fprintf(out, "  %" PRIu64 " blocks, longest free piece %s, pages of %s%s", numbers->blocks,
-            texts[6], texts[7], numbers->page_bytes > 4096 ? " (huge)" : "");
+    fprintf(out, "  %" PRIu64 " blocks, longest free piece %s, pages of %s", numbers->blocks,
+            texts[6], texts[7]);
+    if (is_huge_known(member)) {
+        yb_cli_bytes_text(member->huge_bytes, texts[0]);
+        fprintf(out, ", %s in huge ones", texts[0]);
+    }
     if (is_numa_known(numbers)) {
-        fprintf(out, " on NUMA node %" PRIu32, numbers->numa_node);
+        fprintf(out, ", on NUMA node %" PRIu32, numbers->numa_node);
     }
     fputc('\n', out);
     fprintf(out,

@@ -189,15 +189,18 @@ padded(const uint8_t *bytes, size_t room)
 static json_t *
 member_json(const struct yb_wire_member *member)
 {
-    return json_pack("{s:o*, s:o*, s:o*, s:o*, s:s, s:i, s:I, s:I, s:I}", "name",
+    bool huge_known = member->huge_bytes != UINT64_MAX; /* Its kernel says so. */
+
+    return json_pack("{s:o*, s:o*, s:o*, s:o*, s:s, s:i, s:I, s:I, s:I, s:o, s:I}", "name",
                      padded(member->name, sizeof(member->name)), "address",
                      padded(member->address, sizeof(member->address)), "rack",
                      padded(member->rack, sizeof(member->rack)), "zone",
                      padded(member->zone, sizeof(member->zone)), "state",
                      yb_wire_slot_state_name(member->state), "slot", (int)member->slot,
                      "drain_stuck", (json_int_t)member->drain_stuck, "capacity",
-                     (json_int_t)member->capacity, "used", (json_int_t)member->used, "age_ms",
-                     (json_int_t)member->age_ms);
+                     (json_int_t)member->capacity, "used", (json_int_t)member->used, "huge_bytes",
+                     huge_known ? json_integer((json_int_t)member->huge_bytes) : json_null(),
+                     "age_ms", (json_int_t)member->age_ms);
 }
 
 static enum yb_status

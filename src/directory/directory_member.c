@@ -199,6 +199,7 @@ take_facts(const struct yb_request *request, const struct yb_wire_register *body
         .identity = request->peer->identity,
         .host = body->host,
         .capacity = body->capacity,
+        .huge_bytes = body->huge_bytes,
         .keeps = body->keeps == 1,
     };
     take_text(facts->name, body->name);
@@ -540,6 +541,7 @@ store_member(struct yb_directory *directory, const struct yb_members_slot *slot,
         .ssd_base_us = slot->ssd.base_us,
         .object_base_us = slot->object.base_us,
         .age_ms = (yb_directory_now(directory) - slot->answered_ns) / YB_NS_PER_MS,
+        .huge_bytes = slot->facts.huge_bytes,
         .identity = slot->facts.identity,
         .host = slot->facts.host,
         .slot = slot->slot,

@@ -68,7 +68,8 @@ struct yb_members_facts {
     struct yb_id identity;
     struct yb_id host;
     uint64_t capacity;
-    bool keeps; /* Blocks outlive it, on media of its own. */
+    uint64_t huge_bytes; /* Of it, in huge pages; UINT64_MAX: not known. */
+    bool keeps;          /* Blocks outlive it, on media of its own. */
 };
 
 /* How soon a load from a tier below memory would be there: base + (backlog + bytes) / rate. */

@@ -30,6 +30,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 struct yb_shared {
     uint32_t magic;
     struct yb_shared_info info; /* Immutable after create. */
@@ -108,30 +112,6 @@ node_of(void *base)
         return YB_SHARED_NUMA_ANY;
     }
     return (uint32_t)node;
-}
-
-/* Read from smaps how many bytes at `base` huge pages map; ordinary memfds can have them too. */
-static uint64_t
-mapped_huge(const void *base)
-{
-    FILE *smaps = fopen("/proc/self/smaps", "re");
-    char line[512];
-    char start[32];
-    unsigned long long kib = 0;
-    bool inside = false;
-
-    if (smaps == NULL) {
-        return 0;
-    }
-    snprintf(start, sizeof(start), "%lx-", (unsigned long)(uintptr_t)base);
-    while (fgets(line, sizeof(line), smaps) != NULL) {
-        inside = inside || strncmp(line, start, strlen(start)) == 0;
-        if (inside && sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1) {
-            break;
-        }
-    }
-    fclose(smaps);
-    return kib * 1024;
 }
 
 bool
@@ -216,15 +196,51 @@ seal(int fd, bool lend_writable, bool *write_sealed_out)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
 }
 
+/* Map a memfd of ordinary pages from where a huge one may begin: elsewhere there is none. */
+static void *
+map_aligned(int fd, uint64_t bytes)
+{
+    uint64_t room = bytes + HUGE_BYTES;
+    uint8_t *area;
+    uint8_t *base;
+
+    area = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    base = area + (HUGE_BYTES - (uintptr_t)area % HUGE_BYTES) % HUGE_BYTES;
+    if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        int error = errno;
+
+        munmap(area, room);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (base > area) {
+        munmap(area, (size_t)(base - area));
+    }
+    if (base + bytes < area + room) {
+        munmap(base + bytes, (size_t)(area + room - (base + bytes)));
+    }
+    return base;
+}
+
 /* Map, place, fill and seal a memfd; on failure errno says why and nothing is mapped. */
 static bool
 settle(const struct yb_shared_options *options, struct yb_shared_info *info, char *why_out,
        uint32_t why_bytes)
 {
     struct statfs system;
+    bool reserved; /* Its pages are huge ones. */
     int error;
 
-    info->base = mmap(NULL, info->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, info->fd, 0);
+    if (fstatfs(info->fd, &system) != 0) {
+        return false;
+    }
+    reserved = system.f_bsize >= (long)HUGE_BYTES;
+    info->base = options->huge && !reserved
+                     ? map_aligned(info->fd, info->bytes)
+                     : mmap(NULL, info->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, info->fd, 0);
     if (info->base == MAP_FAILED) {
         return false;
     }
@@ -233,21 +249,20 @@ settle(const struct yb_shared_options *options, struct yb_shared_info *info, cha
         say(why_out, why_bytes, "node %u was asked for, but mbind failed (%s): the kernel chose",
             options->numa_node, strerror(errno));
     }
-    if (options->huge) {
-        (void)madvise(info->base, info->bytes, MADV_HUGEPAGE); /* A hint; its effect is measured. */
-    }
-    if (fstatfs(info->fd, &system) != 0 ||
-        (system.f_bsize < (long)HUGE_BYTES && !can_give(info->bytes, why_out, why_bytes)) ||
+    if ((!reserved && !can_give(info->bytes, why_out, why_bytes)) ||
         !fill(info->fd, info->base, info->bytes) ||
         madvise(info->base, info->bytes, MADV_DONTFORK) != 0 ||
         !seal(info->fd, options->lend_writable, &info->write_sealed)) {
         goto err_unmap;
     }
+    /* Now that the pages are there: what came of it can be asked. (A kernel before 6.1 makes some
+     * of them huge later, if it is told to.) */
+    if (options->huge) {
+        (void)madvise(info->base, info->bytes, MADV_HUGEPAGE);
+        (void)madvise(info->base, info->bytes / HUGE_BYTES * HUGE_BYTES, MADV_COLLAPSE);
+    }
     info->page_bytes = (uint32_t)system.f_bsize;
     info->numa_node = node_of(info->base);
-    if (options->huge) {
-        info->huge_bytes = info->page_bytes >= HUGE_BYTES ? info->bytes : mapped_huge(info->base);
-    }
     return true;
 
 err_unmap:
@@ -276,8 +291,9 @@ build(const struct yb_shared_options *options, struct yb_shared_info *info, char
         errno = error;
         if (huge == 1) {
             say(why_out, why_bytes,
-                "huge pages were asked for, but %llu of 2 MiB could not be had (%s), ordinary pages"
-                " are used: reserve them in vm.nr_hugepages",
+                "huge pages were asked for, but %llu of 2 MiB could not be had (%s): reserve them "
+                "in"
+                " vm.nr_hugepages; of ordinary pages the kernel makes as many huge as it can",
                 (unsigned long long)(round_up(options->length, HUGE_BYTES) / HUGE_BYTES),
                 strerror(error));
         }
@@ -345,6 +361,54 @@ yb_shared_info(const struct yb_shared *shared)
 {
     YB_ASSERT_OBJ(shared, SHARED_MAGIC);
     return shared->info;
+}
+
+void
+yb_shared_smaps_line(struct yb_shared_smaps *smaps, const char *line)
+{
+    static const char *const rows[] = {"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"};
+    unsigned long first;
+    unsigned long end;
+
+    if (sscanf(line, "%lx-%lx ", &first, &end) == 2) {
+        smaps->inside = first >= smaps->first && end <= smaps->end;
+        smaps->found = smaps->found || smaps->inside;
+        return;
+    }
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]) && smaps->inside; i++) {
+        uint64_t bytes;
+
+        if (yb_shared_meminfo(line, rows[i], &bytes)) {
+            smaps->huge_bytes += bytes;
+        }
+    }
+}
+
+uint64_t
+yb_shared_huge_bytes(const struct yb_shared *shared)
+{
+    const struct yb_shared_info *info = &shared->info;
+    struct yb_shared_smaps smaps = {
+        .first = (uintptr_t)info->base,
+        .end = (uintptr_t)info->base + info->bytes,
+    };
+    char line[512];
+    FILE *file;
+
+    YB_ASSERT_OBJ(shared, SHARED_MAGIC);
+    if (info->page_bytes >= HUGE_BYTES) { /* Reserved ones, which smaps counts otherwise. */
+        return info->bytes;
+    }
+    file = fopen("/proc/self/smaps", "re");
+    if (file == NULL) {
+        return UINT64_MAX;
+    }
+    /* What comes behind it costs the kernel as much. */
+    while ((smaps.inside || !smaps.found) && fgets(line, sizeof(line), file) != NULL) {
+        yb_shared_smaps_line(&smaps, line);
+    }
+    fclose(file);
+    return smaps.found ? smaps.huge_bytes : UINT64_MAX;
 }
 
 enum yb_status

@@ -42,7 +42,7 @@ struct yb_shared;
 
 struct yb_shared_options {
     uint64_t length;    /* Rounded up to whole pages; any odd size is fine. */
-    bool huge;          /* Ask for huge pages; what came of it is in info and `why_out`. */
+    bool huge;          /* Ask for huge pages; what came of it: yb_shared_huge_bytes(). */
     uint32_t numa_node; /* A hint; YB_SHARED_NUMA_ANY: none. */
     bool lend_writable; /* Some peers get descriptors that write: no FUTURE_WRITE seal (H2). */
     const char *label;  /* Who maps it can be found by this (survivors.h); NULL: by nothing. */
@@ -54,7 +54,6 @@ struct yb_shared_info {
     uint64_t bytes;      /* As allocated: whole pages. */
     int fd;              /* The owner's own, read and write; borrowed. */
     uint32_t page_bytes; /* Of the file system behind it: 2 MiB if the kernel gave huge pages. */
-    uint64_t huge_bytes; /* Mapped by huge pages right after create, by any way. */
     uint32_t numa_node;  /* Where the first page really lies; YB_SHARED_NUMA_ANY: not known. */
     bool write_sealed;   /* Whether FUTURE_WRITE holds. */
 };
@@ -81,6 +80,22 @@ YB_CHECKED enum yb_status yb_shared_create(const struct yb_shared_options *optio
 void yb_shared_destroy(struct yb_shared **shared);
 
 struct yb_shared_info yb_shared_info(const struct yb_shared *shared);
+
+/* Return how much of it the kernel maps by huge pages now, whether they were asked for or not;
+ * UINT64_MAX: it does not say. The kernel walks the process's memory for the answer, which takes
+ * milliseconds for each gigabyte: not for a worker. */
+uint64_t yb_shared_huge_bytes(const struct yb_shared *shared);
+
+/* What the lines of a text like /proc/self/smaps say of [first, end): set those two, zero the rest,
+ * and give it each line. Pure. */
+struct yb_shared_smaps {
+    uintptr_t first;
+    uintptr_t end;
+    bool inside; /* The lines that come are about a mapping in there. */
+    bool found;
+    uint64_t huge_bytes;
+};
+void yb_shared_smaps_line(struct yb_shared_smaps *smaps, const char *line);
 
 /* Make a descriptor to pass to another process; the caller's to close. `writable` only if the
  * options said lend_writable: INVALID otherwise. Fails with NO_MEMORY (descriptors) or DENIED

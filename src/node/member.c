@@ -203,6 +203,7 @@ register_now(struct yb_member *member)
         .capacity = member->facts.capacity,
         .grant_max = member->events->grant_max(member->owner),
         .incarnation = member->incarnation,
+        .huge_bytes = member->facts.huge_bytes,
         .cluster = member->cluster,
         .host = member->facts.host,
         .name = yb_wire_text_of(member->facts.name),

@@ -73,6 +73,7 @@ struct yb_member_facts {
     const char *zone;
     struct yb_id host;
     uint64_t capacity;
+    uint64_t huge_bytes; /* Of it, in huge pages; UINT64_MAX: not known. */
     struct yb_address_list directory;
     bool keeps; /* Blocks outlive it, in tiers below its memory. */
 };

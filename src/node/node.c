@@ -569,6 +569,7 @@ create_member(struct yb_node *node)
         .zone = node->options.zone,
         .host = node->options.host,
         .capacity = node->options.pool_bytes,
+        .huge_bytes = yb_dram_info(node->pool).huge_bytes,
         .directory = node->options.directory,
         .keeps = node->options.tier_count > 0,
     };

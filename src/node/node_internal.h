@@ -122,6 +122,8 @@ extern const struct yb_stats_label yb_node_label_instructed;
     X(UNGRANTED,    GAUGE,   BYTES, "ungranted", NULL, NULL, "bytes that wait for a grant")         \
     X(QUARANTINED,  GAUGE,   BYTES, "quarantined", NULL, NULL, "bytes that may still be read")      \
     X(CAPACITY,     GAUGE,   BYTES, "capacity", NULL, NULL, "bytes of the pool")                    \
+    X(HUGE,         GAUGE,   BYTES, "huge", NULL, NULL,                                             \
+      "bytes of the pool in huge pages when it was made; 0 also where the kernel does not say")     \
     X(BLOCKS,       GAUGE,   COUNT, "blocks", NULL, NULL, "granted blocks")                         \
     X(BELOW,        GAUGE,   COUNT, "below", NULL, NULL, "blocks that lie in tiers below memory")
 /* clang-format on */

@@ -82,6 +82,8 @@ yb_node_show_vitals(struct yb_node *node)
     }
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_CAPACITY,
                  (int64_t)info.allocator.capacity);
+    yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_HUGE,
+                 info.huge_bytes != UINT64_MAX ? (int64_t)info.huge_bytes : 0);
     yb_stats_set(node->shard, node->stats_first + YB_NODE_STAT_BLOCKS,
                  (int64_t)node->granted_count);
     show_hits(node);

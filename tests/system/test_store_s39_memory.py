@@ -1,10 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """S39 for the store: memory that is lent, pools of odd sizes, pages that are not there."""
+import http.client
 import json
+import os
 import subprocess
 
 from store import MIB, Store, node
 from yuebing import PROGRAM, case, environment, expect, main, until
+
+
+def in_huge_pages(pid):
+    """How much of its pool a process has in huge pages, by its kernel; None: it does not say."""
+    found, inside = None, False
+    with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as smaps:
+        for line in smaps:
+            words = line.split()
+            if "-" in words[0] and not words[0].endswith(":"):
+                inside = "memfd:yuebing" in line and words[1].startswith("rw")
+                found = found or (0 if inside else None)
+            elif inside and words[0] in ("ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"):
+                found += int(words[1]) * 1024
+    return found
+
+
+def can_make_them():
+    """Whether the kernel makes huge pages of ordinary ones on demand: Linux 6.1 and later."""
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/shmem_enabled", encoding="ascii") as file:
+            return release >= (6, 1) and "[deny]" not in file.read()
+    except OSError:
+        return False
+
+
+def read(address, path):
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
 
 
 @case("memory that is registered twice is usable until both are given back")
@@ -35,8 +70,8 @@ def huge_pages():
     with Store(nodes=0) as store, store.client() as a:
         done = subprocess.Popen(
             [PROGRAM, "node", "--json", "--directory", store.directory.address, "--name", "huge",
-             "--memory", "64m", "--node-huge-pages"], env=environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+             "--http-listen", "127.0.0.1:0", "--memory", "64m", "--node-huge-pages"],
+            env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             until(lambda: done.poll() is not None or a.nodes(), "it refuses, or serves")
             if done.poll() is not None:
@@ -47,8 +82,14 @@ def huge_pages():
                 [PROGRAM, "node", "check", "--json", "--directory", store.directory.address],
                 env=environment(), capture_output=True, text=True, check=False)
             expect(checked.returncode == 0, f"{checked}")
-            expect("page" in checked.stdout, f"{checked.stdout}")
-            expect(json.loads(checked.stdout), "it is JSON")
+            found, = json.loads(checked.stdout)["nodes"]
+            expect(found["huge_bytes"] == in_huge_pages(done.pid), f"{found}")
+            expect(found["huge_bytes"] or not can_make_them(), f"{found}")
+            port = json.loads(done.stdout.readline())["http"]
+            shown, = json.loads(read(port, "/v1/nodes"))["nodes"]
+            expect(shown["huge_bytes"] == found["huge_bytes"], f"{shown}")
+            expect(f"yuebing_node_huge_bytes {found['huge_bytes']}" in read(port, "/metrics"),
+                   "as a metric")
             a.put("k:0-9", bytes=MIB).all("OK")
             a.get("k:0-9", bytes=MIB).all("OK")
         finally:

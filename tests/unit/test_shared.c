@@ -371,24 +371,63 @@ test_shared__huge_pages_are_had_or_their_want_is_stated(void **state)
         .length = (4u << 20) + 1, .huge = true, .numa_node = YB_SHARED_NUMA_ANY};
     struct yb_shared *shared = NULL;
     struct yb_shared_info info;
+    uint64_t huge_bytes;
     char why[512] = "";
 
     (void)state;
     assert_int_equal(yb_shared_create(&options, &shared, why, sizeof(why)), YB_OK);
     info = yb_shared_info(shared);
+    huge_bytes = yb_shared_huge_bytes(shared);
     if (why[0] == '\0') {
         assert_int_equal(info.page_bytes, 2u << 20);
-        assert_true(info.bytes == 6u << 20 && info.huge_bytes == info.bytes);
+        assert_true(info.bytes == 6u << 20 && huge_bytes == info.bytes);
     } else {
         assert_non_null(strstr(why, "3 of 2 MiB"));
         assert_non_null(strstr(why, "vm.nr_hugepages"));
         assert_int_equal(info.page_bytes, 4096);
-        assert_true(info.huge_bytes <= info.bytes);
+        assert_true(huge_bytes == UINT64_MAX || huge_bytes <= info.bytes);
     }
     memset(info.base, 1, info.bytes);
-    printf("page %u bytes, %llu mapped huge: %s\n", info.page_bytes,
-           (unsigned long long)info.huge_bytes, why);
+    printf("page %u bytes, %llu mapped huge: %s\n", info.page_bytes, (unsigned long long)huge_bytes,
+           why);
     yb_shared_destroy(&shared);
+}
+
+static uint64_t
+huge_of(const char *const *lines, uint32_t count, uintptr_t first, uintptr_t end)
+{
+    struct yb_shared_smaps smaps = {.first = first, .end = end};
+
+    for (uint32_t i = 0; i < count; i++) {
+        yb_shared_smaps_line(&smaps, lines[i]);
+    }
+    return smaps.found ? smaps.huge_bytes : UINT64_MAX;
+}
+
+static void
+test_shared__the_kernels_count_of_huge_pages_is_of_these_mappings_alone(void **state)
+{
+    static const char *const lines[] = {
+        "7f0000000000-7f0000800000 rw-s 00000000 00:01 4711      /memfd:yuebing (deleted)\n",
+        "Rss:                8192 kB\n",
+        "AnonHugePages:         0 kB\n",
+        "ShmemPmdMapped:     6144 kB\n",
+        "FilePmdMapped:         0 kB\n",
+        "VmFlags: rd wr sh mr mw me ms dc hg sd \n",
+        "7f0000800000-7f0001000000 rw-s 00800000 00:01 4711      /memfd:yuebing (deleted)\n",
+        "ShmemPmdMapped:     2048 kB\n",
+        "7f0001000000-7f0001400000 rw-p 00000000 00:00 0 \n",
+        "AnonHugePages:      4096 kB\n",
+        "ShmemPmdMapped:        0 kB\n",
+    };
+    const uint32_t count = sizeof(lines) / sizeof(lines[0]);
+
+    (void)state;
+    assert_true(huge_of(lines, count, 0x7f0000000000, 0x7f0001000000) == 8u << 20);
+    assert_true(huge_of(lines, count, 0x7f0000800000, 0x7f0001000000) == 2u << 20);
+    assert_true(huge_of(lines, count, 0x7f0001000000, 0x7f0001400000) == 4u << 20);
+    assert_true(huge_of(lines, count, 0x7f0002000000, 0x7f0003000000) == UINT64_MAX);
+    assert_true(huge_of(lines, 2, 0x7f0000000000, 0x7f0001000000) == 0);
 }
 
 static void
@@ -495,6 +534,7 @@ main(void)
         cmocka_unit_test(test_shared__who_maps_it_after_its_owners_end_is_found_by_its_label),
         cmocka_unit_test(test_shared__a_line_of_the_kernels_list_is_read_as_it_is),
         cmocka_unit_test(test_shared__huge_pages_are_had_or_their_want_is_stated),
+        cmocka_unit_test(test_shared__the_kernels_count_of_huge_pages_is_of_these_mappings_alone),
         cmocka_unit_test(test_shared__a_node_is_a_hint_and_what_is_not_had_is_said),
         cmocka_unit_test(test_shared__more_than_the_machine_has_is_refused_before_it_is_taken),
         cmocka_unit_test(test_shared__a_limit_is_named_with_the_wanted_size),

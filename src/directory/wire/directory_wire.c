@@ -7,7 +7,7 @@
 
 _Static_assert(80 + 16 == YB_WIRE_TENANT_STATE_BYTES, "no gap in tenant_state");
 _Static_assert(8 + 64 == YB_WIRE_TENANT_USE_BYTES, "no gap in tenant_use");
-_Static_assert(380 + 4 == YB_WIRE_MEMBER_BYTES, "no gap in member");
+_Static_assert(388 + 4 == YB_WIRE_MEMBER_BYTES, "no gap in member");
 _Static_assert(56 + 8 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
 _Static_assert(12 + 4 == YB_WIRE_GRANT_ANSWER_BYTES, "no gap in grant_answer");
 _Static_assert(16 + 8 == YB_WIRE_INTENT_BYTES, "no gap in intent");
@@ -21,7 +21,7 @@ _Static_assert(25 + 7 == YB_WIRE_DECLINED_BYTES, "no gap in declined");
 _Static_assert(60 + 4 == YB_WIRE_CLUSTER_BYTES, "no gap in cluster");
 _Static_assert(0 + 8 == YB_WIRE_MEMBERS_QUESTION_BYTES, "no gap in members_question");
 _Static_assert(20 + 4 == YB_WIRE_MEMBERS_BYTES, "no gap in members");
-_Static_assert(67 + 5 == YB_WIRE_REGISTER_BYTES, "no gap in register");
+_Static_assert(75 + 5 == YB_WIRE_REGISTER_BYTES, "no gap in register");
 _Static_assert(72 + 8 == YB_WIRE_REGISTERED_BYTES, "no gap in registered");
 _Static_assert(128 + 8 == YB_WIRE_HEARTBEAT_BYTES, "no gap in heartbeat");
 _Static_assert(28 + 4 == YB_WIRE_HEARTBEAT_ANSWER_BYTES, "no gap in heartbeat_answer");
@@ -968,8 +968,8 @@ yb_wire_members_decode(const uint8_t *bytes, size_t length, struct yb_wire_membe
 static bool
 register_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 67, 5)) {
-        return yb_wire_bad(error, "register", "reserved", "reserved bytes must be zero", (uint64_t)bytes[67]);
+    if (!yb_wire_zero(bytes + 75, 5)) {
+        return yb_wire_bad(error, "register", "reserved", "reserved bytes must be zero", (uint64_t)bytes[75]);
     }
     return true;
 }
@@ -1004,14 +1004,15 @@ yb_wire_register_load(const uint8_t *bytes, struct yb_wire_register *out)
     out->capacity = yb_wire_get_u64(bytes + 0);
     out->grant_max = yb_wire_get_u64(bytes + 8);
     out->incarnation = yb_wire_get_u64(bytes + 16);
-    memcpy(out->cluster.bytes, bytes + 24, 16);
-    memcpy(out->host.bytes, bytes + 40, 16);
-    out->name = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 56)};
-    out->address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 58)};
-    out->data_address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 60)};
-    out->rack = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 62)};
-    out->zone = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 64)};
-    out->keeps = yb_wire_get_u8(bytes + 66);
+    out->huge_bytes = yb_wire_get_u64(bytes + 24);
+    memcpy(out->cluster.bytes, bytes + 32, 16);
+    memcpy(out->host.bytes, bytes + 48, 16);
+    out->name = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 64)};
+    out->address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 66)};
+    out->data_address = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 68)};
+    out->rack = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 70)};
+    out->zone = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 72)};
+    out->keeps = yb_wire_get_u8(bytes + 74);
 }
 
 static inline void
@@ -1020,15 +1021,16 @@ yb_wire_register_store(const struct yb_wire_register *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 0, value->capacity);
     yb_wire_put_u64(bytes + 8, value->grant_max);
     yb_wire_put_u64(bytes + 16, value->incarnation);
-    memcpy(bytes + 24, value->cluster.bytes, 16);
-    memcpy(bytes + 40, value->host.bytes, 16);
-    yb_wire_put_u16(bytes + 56, value->name.length);
-    yb_wire_put_u16(bytes + 58, value->address.length);
-    yb_wire_put_u16(bytes + 60, value->data_address.length);
-    yb_wire_put_u16(bytes + 62, value->rack.length);
-    yb_wire_put_u16(bytes + 64, value->zone.length);
-    yb_wire_put_u8(bytes + 66, value->keeps);
-    memset(bytes + 67, 0, 5);
+    yb_wire_put_u64(bytes + 24, value->huge_bytes);
+    memcpy(bytes + 32, value->cluster.bytes, 16);
+    memcpy(bytes + 48, value->host.bytes, 16);
+    yb_wire_put_u16(bytes + 64, value->name.length);
+    yb_wire_put_u16(bytes + 66, value->address.length);
+    yb_wire_put_u16(bytes + 68, value->data_address.length);
+    yb_wire_put_u16(bytes + 70, value->rack.length);
+    yb_wire_put_u16(bytes + 72, value->zone.length);
+    yb_wire_put_u8(bytes + 74, value->keeps);
+    memset(bytes + 75, 0, 5);
 }
 
 static bool

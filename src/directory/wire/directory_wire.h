@@ -265,30 +265,31 @@ yb_wire_tenant_use_at(const struct yb_wire_tenant_use_list *list, uint32_t index
 
 /* One slot: a life of a node. */
 enum {
-    YB_WIRE_MEMBER_BYTES = 384,
+    YB_WIRE_MEMBER_BYTES = 392,
     YB_WIRE_MEMBER_AT_INCARNATION = 0,
     YB_WIRE_MEMBER_AT_CAPACITY = 8,
     YB_WIRE_MEMBER_AT_USED = 16,
     YB_WIRE_MEMBER_AT_BACKLOG = 24,
     YB_WIRE_MEMBER_AT_RATE = 32,
     YB_WIRE_MEMBER_AT_AGE_MS = 40,
-    YB_WIRE_MEMBER_AT_IDENTITY = 48,
-    YB_WIRE_MEMBER_AT_HOST = 64,
-    YB_WIRE_MEMBER_AT_SLOT = 80,
-    YB_WIRE_MEMBER_AT_STATE = 82,
-    YB_WIRE_MEMBER_AT_DRAINED = 83,
-    YB_WIRE_MEMBER_AT_DRAIN_STUCK = 84,
-    YB_WIRE_MEMBER_AT_NAME = 88,
-    YB_WIRE_MEMBER_AT_ADDRESS = 152,
-    YB_WIRE_MEMBER_AT_DATA_ADDRESS = 216,
-    YB_WIRE_MEMBER_AT_RACK = 280,
-    YB_WIRE_MEMBER_AT_ZONE = 312,
-    YB_WIRE_MEMBER_AT_SSD_BACKLOG = 344,
-    YB_WIRE_MEMBER_AT_SSD_RATE = 352,
-    YB_WIRE_MEMBER_AT_OBJECT_BACKLOG = 360,
-    YB_WIRE_MEMBER_AT_OBJECT_RATE = 368,
-    YB_WIRE_MEMBER_AT_SSD_BASE_US = 376,
-    YB_WIRE_MEMBER_AT_OBJECT_BASE_US = 380,
+    YB_WIRE_MEMBER_AT_HUGE_BYTES = 48,
+    YB_WIRE_MEMBER_AT_IDENTITY = 56,
+    YB_WIRE_MEMBER_AT_HOST = 72,
+    YB_WIRE_MEMBER_AT_SLOT = 88,
+    YB_WIRE_MEMBER_AT_STATE = 90,
+    YB_WIRE_MEMBER_AT_DRAINED = 91,
+    YB_WIRE_MEMBER_AT_DRAIN_STUCK = 92,
+    YB_WIRE_MEMBER_AT_NAME = 96,
+    YB_WIRE_MEMBER_AT_ADDRESS = 160,
+    YB_WIRE_MEMBER_AT_DATA_ADDRESS = 224,
+    YB_WIRE_MEMBER_AT_RACK = 288,
+    YB_WIRE_MEMBER_AT_ZONE = 320,
+    YB_WIRE_MEMBER_AT_SSD_BACKLOG = 352,
+    YB_WIRE_MEMBER_AT_SSD_RATE = 360,
+    YB_WIRE_MEMBER_AT_OBJECT_BACKLOG = 368,
+    YB_WIRE_MEMBER_AT_OBJECT_RATE = 376,
+    YB_WIRE_MEMBER_AT_SSD_BASE_US = 384,
+    YB_WIRE_MEMBER_AT_OBJECT_BASE_US = 388,
 };
 
 struct yb_wire_member {
@@ -298,6 +299,8 @@ struct yb_wire_member {
     uint64_t backlog; /* Bytes that wait to leave it over its link. */
     uint64_t rate; /* Bytes per second that it moved lately; 0: not known. */
     uint64_t age_ms; /* Since its last heartbeat. */
+    /* Of its pool, in huge pages when it was made, as its kernel counts; all ones: not known. */
+    uint64_t huge_bytes;
     struct yb_id identity; /* Of the process. */
     struct yb_id host; /* Of the machine: its boot id. */
     uint16_t slot; /* Its number in lookups; not 0. */
@@ -328,23 +331,24 @@ yb_wire_member_load(const uint8_t *bytes, struct yb_wire_member *out)
     out->backlog = yb_wire_get_u64(bytes + 24);
     out->rate = yb_wire_get_u64(bytes + 32);
     out->age_ms = yb_wire_get_u64(bytes + 40);
-    memcpy(out->identity.bytes, bytes + 48, 16);
-    memcpy(out->host.bytes, bytes + 64, 16);
-    out->slot = yb_wire_get_u16(bytes + 80);
-    out->state = yb_wire_get_u8(bytes + 82);
-    out->drained = yb_wire_get_u8(bytes + 83);
-    out->drain_stuck = yb_wire_get_u32(bytes + 84);
-    memcpy(out->name, bytes + 88, 64);
-    memcpy(out->address, bytes + 152, 64);
-    memcpy(out->data_address, bytes + 216, 64);
-    memcpy(out->rack, bytes + 280, 32);
-    memcpy(out->zone, bytes + 312, 32);
-    out->ssd_backlog = yb_wire_get_u64(bytes + 344);
-    out->ssd_rate = yb_wire_get_u64(bytes + 352);
-    out->object_backlog = yb_wire_get_u64(bytes + 360);
-    out->object_rate = yb_wire_get_u64(bytes + 368);
-    out->ssd_base_us = yb_wire_get_u32(bytes + 376);
-    out->object_base_us = yb_wire_get_u32(bytes + 380);
+    out->huge_bytes = yb_wire_get_u64(bytes + 48);
+    memcpy(out->identity.bytes, bytes + 56, 16);
+    memcpy(out->host.bytes, bytes + 72, 16);
+    out->slot = yb_wire_get_u16(bytes + 88);
+    out->state = yb_wire_get_u8(bytes + 90);
+    out->drained = yb_wire_get_u8(bytes + 91);
+    out->drain_stuck = yb_wire_get_u32(bytes + 92);
+    memcpy(out->name, bytes + 96, 64);
+    memcpy(out->address, bytes + 160, 64);
+    memcpy(out->data_address, bytes + 224, 64);
+    memcpy(out->rack, bytes + 288, 32);
+    memcpy(out->zone, bytes + 320, 32);
+    out->ssd_backlog = yb_wire_get_u64(bytes + 352);
+    out->ssd_rate = yb_wire_get_u64(bytes + 360);
+    out->object_backlog = yb_wire_get_u64(bytes + 368);
+    out->object_rate = yb_wire_get_u64(bytes + 376);
+    out->ssd_base_us = yb_wire_get_u32(bytes + 384);
+    out->object_base_us = yb_wire_get_u32(bytes + 388);
 }
 
 static inline void
@@ -356,23 +360,24 @@ yb_wire_member_store(const struct yb_wire_member *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 24, value->backlog);
     yb_wire_put_u64(bytes + 32, value->rate);
     yb_wire_put_u64(bytes + 40, value->age_ms);
-    memcpy(bytes + 48, value->identity.bytes, 16);
-    memcpy(bytes + 64, value->host.bytes, 16);
-    yb_wire_put_u16(bytes + 80, value->slot);
-    yb_wire_put_u8(bytes + 82, value->state);
-    yb_wire_put_u8(bytes + 83, value->drained);
-    yb_wire_put_u32(bytes + 84, value->drain_stuck);
-    memcpy(bytes + 88, value->name, 64);
-    memcpy(bytes + 152, value->address, 64);
-    memcpy(bytes + 216, value->data_address, 64);
-    memcpy(bytes + 280, value->rack, 32);
-    memcpy(bytes + 312, value->zone, 32);
-    yb_wire_put_u64(bytes + 344, value->ssd_backlog);
-    yb_wire_put_u64(bytes + 352, value->ssd_rate);
-    yb_wire_put_u64(bytes + 360, value->object_backlog);
-    yb_wire_put_u64(bytes + 368, value->object_rate);
-    yb_wire_put_u32(bytes + 376, value->ssd_base_us);
-    yb_wire_put_u32(bytes + 380, value->object_base_us);
+    yb_wire_put_u64(bytes + 48, value->huge_bytes);
+    memcpy(bytes + 56, value->identity.bytes, 16);
+    memcpy(bytes + 72, value->host.bytes, 16);
+    yb_wire_put_u16(bytes + 88, value->slot);
+    yb_wire_put_u8(bytes + 90, value->state);
+    yb_wire_put_u8(bytes + 91, value->drained);
+    yb_wire_put_u32(bytes + 92, value->drain_stuck);
+    memcpy(bytes + 96, value->name, 64);
+    memcpy(bytes + 160, value->address, 64);
+    memcpy(bytes + 224, value->data_address, 64);
+    memcpy(bytes + 288, value->rack, 32);
+    memcpy(bytes + 320, value->zone, 32);
+    yb_wire_put_u64(bytes + 352, value->ssd_backlog);
+    yb_wire_put_u64(bytes + 360, value->ssd_rate);
+    yb_wire_put_u64(bytes + 368, value->object_backlog);
+    yb_wire_put_u64(bytes + 376, value->object_rate);
+    yb_wire_put_u32(bytes + 384, value->ssd_base_us);
+    yb_wire_put_u32(bytes + 388, value->object_base_us);
 }
 
 /* A list of member. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -1050,7 +1055,7 @@ YB_CHECKED enum yb_status yb_wire_members_question_decode(const uint8_t *bytes, 
 /* Every slot that is not dead. */
 enum {
     YB_WIRE_MEMBERS_BYTES = 24,
-    YB_WIRE_MEMBERS_BYTES_MAX = 786456,
+    YB_WIRE_MEMBERS_BYTES_MAX = 802840,
     YB_WIRE_MEMBERS_MEMBERS_MAX = 2048,
     YB_WIRE_MEMBERS_AT_EPOCH = 0,
     YB_WIRE_MEMBERS_AT_VERSION = 8,
@@ -1077,8 +1082,8 @@ YB_CHECKED enum yb_status yb_wire_members_decode(const uint8_t *bytes, size_t le
 
 /* A node asks for a slot. It holds nothing, or what it will name in an inventory. */
 enum {
-    YB_WIRE_REGISTER_BYTES = 72,
-    YB_WIRE_REGISTER_BYTES_MAX = 323,
+    YB_WIRE_REGISTER_BYTES = 80,
+    YB_WIRE_REGISTER_BYTES_MAX = 331,
     YB_WIRE_REGISTER_NAME_MAX = 63,
     YB_WIRE_REGISTER_ADDRESS_MAX = 63,
     YB_WIRE_REGISTER_DATA_ADDRESS_MAX = 63,
@@ -1087,15 +1092,16 @@ enum {
     YB_WIRE_REGISTER_AT_CAPACITY = 0,
     YB_WIRE_REGISTER_AT_GRANT_MAX = 8,
     YB_WIRE_REGISTER_AT_INCARNATION = 16,
-    YB_WIRE_REGISTER_AT_CLUSTER = 24,
-    YB_WIRE_REGISTER_AT_HOST = 40,
-    YB_WIRE_REGISTER_AT_NAME = 56,
-    YB_WIRE_REGISTER_AT_ADDRESS = 58,
-    YB_WIRE_REGISTER_AT_DATA_ADDRESS = 60,
-    YB_WIRE_REGISTER_AT_RACK = 62,
-    YB_WIRE_REGISTER_AT_ZONE = 64,
-    YB_WIRE_REGISTER_AT_KEEPS = 66,
-    YB_WIRE_REGISTER_AT_RESERVED = 67,
+    YB_WIRE_REGISTER_AT_HUGE_BYTES = 24,
+    YB_WIRE_REGISTER_AT_CLUSTER = 32,
+    YB_WIRE_REGISTER_AT_HOST = 48,
+    YB_WIRE_REGISTER_AT_NAME = 64,
+    YB_WIRE_REGISTER_AT_ADDRESS = 66,
+    YB_WIRE_REGISTER_AT_DATA_ADDRESS = 68,
+    YB_WIRE_REGISTER_AT_RACK = 70,
+    YB_WIRE_REGISTER_AT_ZONE = 72,
+    YB_WIRE_REGISTER_AT_KEEPS = 74,
+    YB_WIRE_REGISTER_AT_RESERVED = 75,
 };
 
 struct yb_wire_register {
@@ -1103,6 +1109,8 @@ struct yb_wire_register {
     uint64_t grant_max; /* The highest grant that it holds or has seen; 0: none. */
     /* Its incarnation until now, if it keeps its blocks; 0: it starts empty. */
     uint64_t incarnation;
+    /* Of its pool, in huge pages when it was made, as its kernel counts; all ones: not known. */
+    uint64_t huge_bytes;
     struct yb_id cluster; /* The cluster whose blocks it holds; zero: none. */
     struct yb_id host; /* Its machine's boot id. */
     /* What people call it; a later node of the same name takes its place. */

@@ -20,6 +20,7 @@ struct yb_dram_pool {
     struct yb_dram_allocator *allocator;
     struct yb_shared *shared; /* NULL: borrowed. */
     uint8_t *base;            /* NULL: the process does not see the memory. */
+    uint64_t huge_bytes;
     uint64_t state_bytes[YB_DRAM_STATE_COUNT];
     uint64_t state_count[YB_DRAM_STATE_COUNT];
     uint64_t *tenant_bytes;
@@ -99,6 +100,7 @@ get_memory(struct yb_dram_pool *pool, char *why_out, uint32_t why_bytes)
     status = yb_shared_create(&wanted, &pool->shared, why_out, why_bytes);
     if (status == YB_OK) {
         pool->base = yb_shared_info(pool->shared).base;
+        pool->huge_bytes = yb_shared_huge_bytes(pool->shared);
     } else if (why_out != NULL && why_out[0] == '\0') {
         say(why_out, why_bytes, "no memory for the pool's own records");
     }
@@ -125,6 +127,7 @@ yb_dram_pool_create(const struct yb_dram_pool_options *options, struct yb_dram_p
     }
     pool->magic = POOL_MAGIC;
     pool->options = *options;
+    pool->huge_bytes = UINT64_MAX;
     pool->capacity = options->capacity / YB_DRAM_PAGE_BYTES * YB_DRAM_PAGE_BYTES;
     if (!options->borrowed && pool->capacity < options->capacity) {
         pool->capacity += YB_DRAM_PAGE_BYTES;
@@ -306,6 +309,7 @@ yb_dram_info(const struct yb_dram_pool *pool)
         .quota_count = pool->quota_count,
         .no_space_count = pool->no_space_count,
         .allocator = yb_dram_allocator_info(pool->allocator),
+        .huge_bytes = pool->huge_bytes,
     };
     info.used_bytes = info.allocator.used_bytes;
     memcpy(info.state_bytes, pool->state_bytes, sizeof info.state_bytes);

@@ -122,6 +122,7 @@ struct yb_dram_info {
     uint64_t no_space_count;
     struct yb_dram_allocator_info allocator;
     struct yb_shared_info memory; /* All zero but base and length, if the memory is borrowed. */
+    uint64_t huge_bytes;          /* In huge pages when it was made; UINT64_MAX: not known. */
 };
 
 struct yb_dram_info yb_dram_info(const struct yb_dram_pool *pool);
