@@ -4,8 +4,7 @@ import ctypes
 import os
 import subprocess
 
-from yuebing import (DEADLINE_S, PROGRAM, SLOWER, Skipped, case, demo_folders, environment, expect,
-                     main, run, until)
+from yuebing import DEADLINE_S, SLOWER, Skipped, case, demo_folders, expect, main, run
 
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # The same numbers on every architecture.
 LONG_S = 60 + 2 * DEADLINE_S
@@ -96,24 +95,6 @@ def _():
     expect(done.code == 1 and "no such column" in done.err, done.err)
     done = run("demo", "--trace", "/nonexistent", timeout=LONG_S)
     expect(done.code == 1 and "/nonexistent" in done.err, done.err)
-
-
-@case("killed in the middle, it leaves neither processes nor a folder behind")
-def _():
-    demo = subprocess.Popen([PROGRAM, "demo", "--only", "pool", "--seconds", "600"],
-                            env=environment(), stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        expect("yuebing demo" in demo.stdout.readline(), "the first line")
-        made = until(lambda: demo_folders(demo.pid), "its folder is there", LONG_S)
-        until(lambda: os.path.exists(made.copy().pop() + "/node2"), "its nodes are", LONG_S)
-    finally:
-        demo.kill()
-        demo.wait()
-    until(lambda: not demo_folders(demo.pid), "its folder is gone", 20 + DEADLINE_S)
-    # All its processes have a copy of what it wrote to: this ends when the last one has.
-    expect(demo.stdout.read() is not None, "its processes have ended")
-    demo.stdout.close()
 
 
 if __name__ == "__main__":
