@@ -48,8 +48,8 @@ void yb_kv_device_destroy(struct yb_kv_device **device, bool keeps);
 /* Where the memory is. Borrowed until destroy. */
 void *yb_kv_device_memory(const struct yb_kv_device *device);
 
-/* Write a part of the block that `key` names at `to`, as yb_kv_fill() does. Fails with IO or another
- * status of yb_memory_copy_start(). */
+/* Write a part of the block that `key` names at `to`, as yb_kv_fill() does. Fails with IO or
+ * another status of yb_memory_copy_start(). */
 YB_CHECKED enum yb_status yb_kv_device_fill(struct yb_kv_device *device,
                                             const uint8_t key[YB_KV_KEY_BYTES], uint32_t part,
                                             void *to);
