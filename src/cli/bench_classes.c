@@ -20,6 +20,7 @@
 #include "cli/bench_shelf.h"
 #include "cli/measure.h"
 #include "cli/output.h"
+#include "tier/object/object.h"
 #include "tier/ssd/ssd.h"
 #include "transfer/remote.h"
 #include "transfer/slice.h"
@@ -94,14 +95,15 @@ piece_bytes(const struct classes *classes)
     return classes->shelf != NULL ? OBJECT_BYTES : YB_SLICE_BYTES;
 }
 
-/* What the lowest class is granted; an object store grants it requests, and no share. */
+/* What the lowest class is granted. */
 static double
 background_share(const struct classes *classes)
 {
-    if (classes->shelf == NULL) {
-        return YB_REMOTE_SHARE_BACKGROUND / 1000.0;
-    }
-    return strcmp(classes->on, "ssd") == 0 ? YB_SSD_SHARE_BACKGROUND / 1000.0 : 0;
+    uint32_t permille = classes->shelf == NULL            ? YB_REMOTE_SHARE_BACKGROUND
+                        : strcmp(classes->on, "ssd") == 0 ? YB_SSD_SHARE_BACKGROUND
+                                                          : YB_OBJECT_SHARE_BACKGROUND;
+
+    return permille / 1000.0;
 }
 
 static bool

@@ -4,105 +4,11 @@
  * service is not asked much more often. Method: a medium that answers when the test says so, and a
  * clock that the test moves.
  */
-#include "object_ground.h"
+#include "object_medium.h"
 
-#include "base/clock.h"
-
-#define FLYING_MAX  16u
 #define CONCURRENCY 12u
 #define SIZE        100000u
 #define QUICK       64u /* Loads after which the tier knows what is late. */
-
-struct medium {
-    struct yb_object_backend head; /* First. */
-    struct yb_clock clock;
-    uint64_t now_ns;
-    struct object_ground ground;
-    uint8_t object[2 * SIZE];
-    uint64_t object_bytes;
-    struct yb_object_request *flying[FLYING_MAX]; /* Oldest first. */
-    uint32_t count;
-    uint64_t gets;
-};
-
-static uint64_t
-clock_now(const struct yb_clock *clock)
-{
-    return ((const struct medium *)((const uint8_t *)clock - offsetof(struct medium, clock)))
-        ->now_ns;
-}
-
-static enum yb_status
-submit(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    struct medium *medium = (struct medium *)backend;
-
-    request->state = 0;
-    request->entry_count = 0;
-    request->more = request->sent = request->aside = request->judged = false;
-    request->wait_hint_ms = 0;
-    request->why[0] = '\0';
-    medium->gets += request->verb == YB_OBJECT_GET;
-    assert_true(medium->count < FLYING_MAX);
-    medium->flying[medium->count++] = request;
-    return YB_OK;
-}
-
-static void
-cancel(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    request->state = 1;
-    (void)backend;
-}
-
-static void
-end_list(struct yb_object_backend *backend, struct yb_object_request *request)
-{
-    (void)backend;
-    (void)request;
-}
-
-static void
-destroy(struct yb_object_backend *backend)
-{
-    assert_int_equal(((struct medium *)backend)->count, 0);
-}
-
-static const struct yb_object_backend_ops ops = {
-    .name = "played", .submit = submit, .cancel = cancel, .end_list = end_list, .destroy = destroy};
-
-static void
-answer(struct medium *medium, uint32_t at, enum yb_status status)
-{
-    struct yb_object_request *request = medium->flying[at];
-
-    medium->count--;
-    memmove(medium->flying + at, medium->flying + at + 1,
-            (medium->count - at) * sizeof(medium->flying[0]));
-    if (request->verb == YB_OBJECT_PUT) {
-        request->before(request);
-        medium->object_bytes = yb_object_bytes_read(&request->bytes, 0, medium->object,
-                                                    yb_object_bytes_sum(&request->bytes));
-    } else if (request->verb == YB_OBJECT_GET && status == YB_OK) {
-        uint64_t bytes = yb_object_bytes_sum(&request->bytes);
-
-        assert_true(request->offset + bytes <= medium->object_bytes);
-        (void)yb_object_bytes_write(&request->bytes, 0, medium->object + request->offset, bytes);
-        request->first_byte_ns = YB_NS_PER_MS;
-        request->total_ns = YB_NS_PER_MS + YB_NS_PER_MS / 10;
-        request->judged = true;
-        status = request->after == NULL ? YB_OK : request->after(request);
-    }
-    request->done(request, status);
-}
-
-static void
-turn(struct medium *medium, uint64_t later_ms)
-{
-    medium->now_ns += later_ms * YB_NS_PER_MS;
-    yb_loop_turn(medium->ground.loop, 0);
-    yb_loop_turn(medium->ground.loop, 0);
-}
 
 /* Until the reading ends, and everything is answered. */
 static void
@@ -110,7 +16,7 @@ answer_all(struct medium *medium, const bool *ended)
 {
     while (!*ended || medium->count > 0) {
         while (medium->count > 0) {
-            answer(medium, 0, medium->flying[0]->state == 1 ? YB_CANCELLED : YB_OK);
+            medium_answer(medium, 0, medium->flying[0]->state == 1 ? YB_CANCELLED : YB_OK);
         }
         yb_loop_turn(medium->ground.loop, YB_NS_PER_MS);
     }
@@ -123,7 +29,7 @@ quick_load(struct medium *medium)
 
     reading_init(&reading, 1, 5, 0, SIZE);
     reading_submit(&medium->ground, &reading);
-    turn(medium, 0);
+    medium_turn(medium, 0);
     answer_all(medium, &reading.ended);
     assert_int_equal(reading.status, YB_OK);
     reading_fini(&reading);
@@ -135,30 +41,14 @@ setup_bounded(struct medium *medium, uint64_t hedge_bytes_max)
 {
     struct object_block block;
 
-    memset(medium, 0, sizeof(*medium));
-    medium->head.ops = &ops;
-    medium->clock = (struct yb_clock){clock_now, clock_now};
-    medium->now_ns = YB_NS_PER_S;
-    ground_init(&medium->ground);
-    yb_loop_destroy(&medium->ground.loop);
-    assert_int_equal(
-        yb_loop_create(&(struct yb_loop_options){.backend = "epoll", .clock = &medium->clock},
-                       &medium->ground.loop),
-        YB_OK);
-    medium->ground.options.backend = &medium->head;
+    medium_init(medium);
     medium->ground.options.pause_ns = 1;
     medium->ground.options.concurrency = CONCURRENCY;
     medium->ground.options.hedge_bytes_max = hedge_bytes_max;
-    ground_start(&medium->ground);
-    while (medium->ground.recovered == 0) {
-        turn(medium, 0);
-        while (medium->count > 0) {
-            answer(medium, 0, YB_OK);
-        }
-    }
+    medium_start(medium);
     block_init(&block, 1, 5, SIZE);
     block_submit(&medium->ground, &block);
-    turn(medium, 0);
+    medium_turn(medium, 0);
     answer_all(medium, &block.ended);
     assert_int_equal(block.status, YB_OK);
     block_fini(&block);
@@ -180,11 +70,11 @@ late_load(struct medium *medium, struct object_reading *reading)
 {
     reading_init(reading, 1, 5, 0, SIZE);
     reading_submit(&medium->ground, reading);
-    turn(medium, 0);
+    medium_turn(medium, 0);
     assert_int_equal(medium->count, 1);
-    turn(medium, 1);
+    medium_turn(medium, 1);
     assert_int_equal(medium->count, 1);
-    turn(medium, 100);
+    medium_turn(medium, 100);
     assert_int_equal(medium->count, 2);
     assert_string_equal(medium->flying[0]->name, medium->flying[1]->name);
 }
@@ -217,7 +107,7 @@ test_object_hedge__the_second_that_wins_is_copied_once_the_first_is_quiet(void *
 
     setup(medium);
     late_load(medium, &reading);
-    answer(medium, 1, YB_OK);
+    medium_answer(medium, 1, YB_OK);
     assert_int_equal(medium->count, 1);
     assert_int_equal(medium->flying[0]->state, 1); /* Asked back, and not quiet yet: ... */
     for (uint32_t i = 0; i < 20; i++) {
@@ -244,16 +134,16 @@ test_object_hedge__the_first_that_comes_after_all_ends_the_load_at_once(void **s
 
     setup(medium);
     late_load(medium, &reading);
-    answer(medium, 0, YB_OK);
-    turn(medium, 0);
+    medium_answer(medium, 0, YB_OK);
+    medium_turn(medium, 0);
     assert_true(reading.ended);
     check_bytes(&reading);
     memset(reading.bytes, 0x11, SIZE); /* The caller's again: */
     assert_int_equal(medium->count, 1);
     assert_int_equal(medium->flying[0]->state, 1);
     memset(medium->object, 0x77, sizeof(medium->object));
-    answer(medium, 0, YB_OK); /* nobody writes it. */
-    turn(medium, 0);
+    medium_answer(medium, 0, YB_OK); /* nobody writes it. */
+    medium_turn(medium, 0);
     for (uint32_t i = 0; i < SIZE; i++) {
         assert_int_equal(reading.bytes[i], 0x11);
     }
@@ -273,12 +163,12 @@ test_object_hedge__a_first_that_fails_waits_for_the_second(void **state)
     for (int well = 0; well < 2; well++) {
         setup(medium);
         late_load(medium, &reading);
-        answer(medium, 0, YB_PEER_LOST);
-        turn(medium, 0);
+        medium_answer(medium, 0, YB_PEER_LOST);
+        medium_turn(medium, 0);
         assert_false(reading.ended);
         assert_int_equal(medium->count, 1);
-        answer(medium, 0, well == 1 ? YB_OK : YB_PEER_LOST);
-        turn(medium, well == 1 ? 0 : 1); /* Neither came: it is tried again. */
+        medium_answer(medium, 0, well == 1 ? YB_OK : YB_PEER_LOST);
+        medium_turn(medium, well == 1 ? 0 : 1); /* Neither came: it is tried again. */
         answer_all(medium, &reading.ended);
         check_bytes(&reading);
         assert_int_equal(yb_object_stats(medium->ground.tier).hedges_won, well);
@@ -300,7 +190,7 @@ test_object_hedge__a_load_that_is_cancelled_meanwhile_ends(void **state)
         setup(medium);
         late_load(medium, &reading);
         if (how > 0) {
-            answer(medium, how == 1, how == 1 ? YB_OK : YB_PEER_LOST);
+            medium_answer(medium, how == 1, how == 1 ? YB_OK : YB_PEER_LOST);
         }
         yb_tier_cancel(medium->ground.tier, &reading.load.op);
         answer_all(medium, &reading.ended);
@@ -325,8 +215,8 @@ test_object_hedge__a_service_that_is_slow_altogether_is_not_asked_twice(void **s
 
         reading_init(&reading, 1, 5, 0, SIZE);
         reading_submit(&medium->ground, &reading);
-        turn(medium, 0);
-        turn(medium, 100);
+        medium_turn(medium, 0);
+        medium_turn(medium, 100);
         answer_all(medium, &reading.ended);
         check_bytes(&reading);
         reading_fini(&reading);
@@ -349,9 +239,9 @@ test_object_hedge__a_load_above_the_bound_is_asked_for_once(void **state)
     setup_bounded(medium, SIZE - 1);
     reading_init(&reading, 1, 5, 0, SIZE);
     reading_submit(&medium->ground, &reading);
-    turn(medium, 0);
-    turn(medium, 1);
-    turn(medium, 100);
+    medium_turn(medium, 0);
+    medium_turn(medium, 1);
+    medium_turn(medium, 100);
     assert_int_equal(medium->count, 1);
     answer_all(medium, &reading.ended);
     check_bytes(&reading);
@@ -380,15 +270,15 @@ test_object_hedge__a_service_with_enough_to_do_is_asked_once(void **state)
         reading_init(&readings[i], 1, 5, 0, SIZE);
         reading_submit(&medium->ground, &readings[i]);
     }
-    turn(medium, 0);
+    medium_turn(medium, 0);
     for (uint32_t i = 0; i < 10; i++) {
-        turn(medium, 100);
+        medium_turn(medium, 100);
         assert_int_equal(medium->count, CONCURRENCY);
     }
     while (medium->count > 1) {
-        answer(medium, 1, YB_OK);
+        medium_answer(medium, 1, YB_OK);
     }
-    turn(medium, 100);
+    medium_turn(medium, 100);
     assert_int_equal(medium->count, 2);
     assert_int_equal(medium->gets, QUICK + CONCURRENCY + 1);
     for (uint32_t i = 0; i < CONCURRENCY; i++) {
@@ -423,8 +313,8 @@ test_object_hedge__sums_of_the_first_say_nothing_of_the_second(void **state)
             first->came(first, SIZE);
             medium->object[5] ^= 1; /* The second's bytes are wrong where the first's were right. */
         }
-        answer(medium, 0, YB_PEER_LOST);
-        answer(medium, 0, YB_OK);
+        medium_answer(medium, 0, YB_PEER_LOST);
+        medium_answer(medium, 0, YB_OK);
         answer_all(medium, &reading.ended);
         assert_int_equal(reading.status, half == 1 ? YB_OK : YB_CORRUPT);
         reading_fini(&reading);

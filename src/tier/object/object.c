@@ -343,7 +343,8 @@ set_defaults(struct object_tier *object, const struct yb_object_options *options
         or (to->seed, yb_clock_wall(yb_loop_clock(to->loop)) ^ (uint64_t)(uintptr_t)object);
 }
 
-/* Each class has as many as are asked for; the less preferred keep a few to themselves. */
+/* Each class may have as many as are asked for, whatever the others have: a few are kept for each.
+ */
 static uint32_t
 set_classes(struct object_tier *object)
 {
@@ -353,6 +354,9 @@ set_classes(struct object_tier *object)
     object->flying_max[YB_CLASS_FIRST_TOKEN] = most;
     object->flying_max[YB_CLASS_THROUGHPUT] = most;
     object->flying_max[YB_CLASS_BACKGROUND] = (most + 1) / 2;
+    object->flying_min[YB_CLASS_FIRST_TOKEN] = kept;
+    object->flying_min[YB_CLASS_THROUGHPUT] = kept;
+    object->flying_min[YB_CLASS_BACKGROUND] = kept_last;
     return most + kept + kept_last;
 }
 
@@ -387,6 +391,7 @@ make_flights(struct object_tier *object)
         flight->next = object->free_flights;
         object->free_flights = flight;
     }
+    object->flights_free = count;
     return YB_OK;
 }
 

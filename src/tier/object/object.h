@@ -27,6 +27,10 @@
  *            asked for once more, into memory of the tier's own; if that comes first it is copied
  *            once the other is quiet (RULES A3). At most one request more for twenty loads.
  *
+ * Classes    Each has a few requests kept for it. Where a class was asked for bytes within the
+ *            last second, those below it have no more under way than makes the service as fast
+ *            as it can be (fill.h), and always their share.
+ *
  * Threads    tier.h. Calls of the medium run on threads of the tier's own.
  * Memory     tier.h: all is taken by create; the index grows with the blocks, 48 bytes each.
  */
@@ -39,6 +43,10 @@
 #include "tier/object/backend.h"
 #include "tier/tier.h"
 #include "yuebing/status.h"
+
+/* What less preferred classes get of the bytes under way while others are in front of them. */
+#define YB_OBJECT_SHARE_THROUGHPUT 100u
+#define YB_OBJECT_SHARE_BACKGROUND 50u
 
 enum yb_object_layout {
     YB_OBJECT_LAYOUT_BLOCK,  /* An object for each block. */

@@ -164,6 +164,7 @@ race(struct flight *flight)
     request->bytes = (struct yb_object_bytes){.iov = hedge->merged, .iov_count = 1};
     request->deadline_ns = first->deadline_ns;
     request->cursor = NULL;
+    yb_object_flight_begin(hedge);
     YB_ASSERT(object->backend->ops->submit(object->backend, request) == YB_OK);
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/fair.h"
+#include "tier/object/fill.h"
 #include "tier/object/index.h"
 #include "tier/object/name.h"
 #include "tier/object/object.h"
@@ -103,6 +104,10 @@ struct flight {
     uint32_t *sums;  /* ... and in those of whole ones: CHUNKS_MAX. */
     enum yb_class traffic_class;
     uint64_t bytes;
+    struct way *way; /* That its request's bytes go; NULL: it has none. */
+    uint64_t way_bytes;
+    uint64_t way_begun; /* Its number there; 0: it was not alone when it began. */
+    uint64_t begun_ns;
     struct work *members[MEMBERS_MAX]; /* Loads of one pack that share the request. */
     enum yb_status verdicts[MEMBERS_MAX];
     uint32_t member_count; /* 0: it is its work's alone. */
@@ -114,6 +119,14 @@ struct flight {
     struct yb_helper_job claim; /* Copies that one's bytes. */
     struct flight *hedged;      /* A second request's: whose; NULL: nobody waits for it. */
     uint8_t *staging;           /* Where that goes. */
+};
+
+/* From the service, or to it. */
+struct way {
+    uint64_t bytes; /* Under way, ... */
+    uint64_t of_class[YB_CLASS_COUNT];
+    uint64_t begun; /* Requests, ever. */
+    struct yb_object_fill fill;
 };
 
 /* A pack that is there. */
@@ -228,8 +241,12 @@ struct object_tier {
     struct yb_fair fair[YB_CLASS_COUNT]; /* Earliest deadline first in each. */
     uint32_t flying[YB_CLASS_COUNT];
     uint32_t flying_max[YB_CLASS_COUNT];
+    uint32_t flying_min[YB_CLASS_COUNT]; /* Kept for each. */
+    uint32_t flights_free;
     uint64_t flying_bytes;
-    uint8_t *staging; /* Of second requests: RULES A3. */
+    struct way from, to;               /* Bytes to and from the service. */
+    uint64_t asked_ns[YB_CLASS_COUNT]; /* When it was asked for bytes last; 0: never. */
+    uint8_t *staging;                  /* Of second requests: RULES A3. */
     size_t staging_bytes;
     uint8_t *staging_free[HEDGES_MAX];
     uint32_t staging_count;
@@ -312,6 +329,8 @@ void yb_object_flight_done(struct yb_object_request *request, enum yb_status sta
 bool yb_object_retryable(enum yb_status status);
 struct flight *yb_object_flight_take(struct object_tier *object, struct work *work);
 void yb_object_flight_free(struct flight *flight);
+/* Its request is made: count what is under way. */
+void yb_object_flight_begin(struct flight *flight);
 void yb_object_count(struct object_tier *object, const struct yb_object_request *request,
                      enum yb_status status);
 /* The flight's work goes on. */

@@ -9,6 +9,90 @@
 
 #define P95_EVERY    64u /* Loads between two looks at the histogram. */
 #define AVERAGE_PART 8u  /* A new value counts for one in so many. */
+#define LATELY_NS    YB_NS_PER_S
+
+static const uint64_t share_permille[YB_CLASS_COUNT] = {
+    [YB_CLASS_THROUGHPUT] = YB_OBJECT_SHARE_THROUGHPUT,
+    [YB_CLASS_BACKGROUND] = YB_OBJECT_SHARE_BACKGROUND,
+};
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+/* Which way the bytes go that a work asks for next; NULL: it asks for none. */
+static struct way *
+way_of(const struct work *work)
+{
+    struct object_tier *object = work->tier;
+
+    return work->stage == STAGE_PUT                                ? &object->to
+           : work->stage == STAGE_GET || work->stage == STAGE_TAIL ? &object->from
+                                                                   : NULL;
+}
+
+static bool
+was_asked_lately(const struct object_tier *object, uint32_t traffic_class)
+{
+    uint64_t asked_ns = object->asked_ns[traffic_class];
+
+    return asked_ns != 0 && yb_loop_now(object->loop) - asked_ns < LATELY_NS;
+}
+
+/* Somebody asks for bytes; who is below holds back from now on. */
+static void
+note_asked(struct work *work)
+{
+    struct object_tier *object = work->tier;
+    uint64_t now = yb_loop_now(object->loop);
+    enum yb_class traffic_class = work->item.traffic_class;
+
+    if (work->op == NULL || way_of(work) == NULL) {
+        return;
+    }
+    if (!was_asked_lately(object, traffic_class)) {
+        yb_object_fill_try(&object->from.fill, object->from.bytes, now);
+        yb_object_fill_try(&object->to.fill, object->to.bytes, now);
+    }
+    object->asked_ns[traffic_class] = now;
+}
+
+static bool
+holds_back(const struct object_tier *object, uint32_t traffic_class)
+{
+    for (uint32_t c = 0; c < traffic_class; c++) {
+        if (was_asked_lately(object, c)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a work's bytes may be under way beside those that are. */
+static bool
+has_room(const struct work *work)
+{
+    const struct object_tier *object = work->tier;
+    const struct way *way = way_of(work);
+    enum yb_class traffic_class = work->item.traffic_class;
+    uint64_t size = work->item.cost_bytes;
+
+    return way == NULL || way->bytes == 0 || !holds_back(object, traffic_class) ||
+           way->of_class[traffic_class] * 1000 < way->bytes * share_permille[traffic_class] ||
+           way->bytes + size <= yb_object_fill_room(&way->fill, size, yb_loop_now(object->loop));
+}
+
+/* Flights that are kept for the other classes. */
+static uint32_t
+kept_for_others(const struct object_tier *object, uint32_t traffic_class)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
+        if (c != traffic_class && object->flying[c] < object->flying_min[c]) {
+            kept += object->flying_min[c] - object->flying[c];
+        }
+    }
+    return kept;
+}
 
 /* ---- queue ----------------------------------------------------------------------------------- */
 
@@ -18,6 +102,7 @@ enqueue(struct work *work)
     struct object_tier *object = work->tier;
 
     work->state = WORK_QUEUED;
+    note_asked(work);
     yb_object_merge_queue(work);
     work->item.deadline_ns = work->deadline_ns;
     yb_fair_push(&object->fair[work->item.traffic_class], &work->item);
@@ -170,8 +255,40 @@ yb_object_flight_take(struct object_tier *object, struct work *work)
     flight->bytes = work->item.cost_bytes;
     object->flying[flight->traffic_class]++;
     object->flying_bytes += flight->bytes;
+    object->flights_free--;
     object->stats.flying++;
     return flight;
+}
+
+static void
+leave_way(struct flight *flight)
+{
+    if (flight->way != NULL) {
+        flight->way->bytes -= flight->way_bytes;
+        flight->way->of_class[flight->traffic_class] -= flight->way_bytes;
+        flight->way = NULL;
+    }
+}
+
+void
+yb_object_flight_begin(struct flight *flight)
+{
+    struct object_tier *object = flight->tier;
+    enum yb_object_verb verb = flight->request.verb;
+    struct way *way = verb == YB_OBJECT_GET   ? &object->from
+                      : verb == YB_OBJECT_PUT ? &object->to
+                                              : NULL;
+
+    leave_way(flight);
+    flight->begun_ns = yb_loop_now(object->loop);
+    flight->way = way;
+    if (way != NULL) {
+        way->begun++;
+        flight->way_begun = way->bytes == 0 ? way->begun : 0;
+        flight->way_bytes = yb_object_bytes_sum(&flight->request.bytes);
+        way->bytes += flight->way_bytes;
+        way->of_class[flight->traffic_class] += flight->way_bytes;
+    }
 }
 
 void
@@ -179,6 +296,8 @@ yb_object_flight_free(struct flight *flight)
 {
     struct object_tier *object = flight->tier;
 
+    leave_way(flight);
+    object->flights_free++;
     object->flying[flight->traffic_class]--;
     object->flying_bytes -= flight->bytes;
     object->stats.flying--;
@@ -218,6 +337,7 @@ fly(struct work *work, struct flight *flight)
     }
     work->kind->plan(work, flight);
     object->stats.requests[request->verb]++;
+    yb_object_flight_begin(flight);
     status = object->backend->ops->submit(object->backend, request);
     YB_ASSERT(status == YB_OK); /* A backend has room for all flights. */
     if (work->kind == &yb_object_load_kind && work->stage == STAGE_GET) {
@@ -228,8 +348,11 @@ fly(struct work *work, struct flight *flight)
 static bool
 may_fly(const struct object_tier *object, uint32_t traffic_class)
 {
-    return object->free_flights != NULL &&
-           object->flying[traffic_class] < object->flying_max[traffic_class];
+    const struct yb_fair_item *next = yb_fair_peek(&object->fair[traffic_class]);
+
+    return next != NULL && object->flying[traffic_class] < object->flying_max[traffic_class] &&
+           object->flights_free > kept_for_others(object, traffic_class) &&
+           has_room((const struct work *)next);
 }
 
 void
@@ -237,7 +360,7 @@ yb_object_pump(struct object_tier *object)
 {
     deliver(object);
     for (uint32_t c = 0; c < YB_CLASS_COUNT; c++) {
-        while (may_fly(object, c) && yb_fair_peek(&object->fair[c]) != NULL) {
+        while (may_fly(object, c)) {
             struct work *work = (struct work *)yb_fair_pop(&object->fair[c]);
 
             yb_object_merge_unqueue(work);
@@ -271,6 +394,23 @@ learn(struct object_tier *object, const struct yb_object_request *request)
     }
 }
 
+/* And how much under way is enough for it. */
+static void
+learn_fill(const struct flight *flight)
+{
+    uint64_t now = yb_loop_now(flight->tier->loop);
+    struct way *way = flight->way;
+
+    yb_object_fill_ended(&way->fill,
+                         &(struct yb_object_fill_end){
+                             .bytes = flight->way_bytes,
+                             .took_ns = now - flight->begun_ns,
+                             .alone = flight->way_begun == way->begun,
+                             .under_way = way->bytes - flight->way_bytes,
+                         },
+                         now);
+}
+
 /* Whatever answers is no nearer than its answers: what is said before the first load. */
 static void
 learn_distance(struct object_tier *object, const struct yb_object_request *request)
@@ -287,6 +427,9 @@ yb_object_count(struct object_tier *object, const struct yb_object_request *requ
                 enum yb_status status)
 {
     yb_object_show_request(object, request, status);
+    if (status == YB_OK && ((const struct flight *)request)->way != NULL) {
+        learn_fill((const struct flight *)request);
+    }
     if (status == YB_OK || status == YB_NOT_FOUND) {
         object->failures = 0;
         learn_distance(object, request);
