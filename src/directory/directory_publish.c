@@ -377,7 +377,8 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
     bool below = item->tier != YB_WIRE_TIER_DRAM && item->tier != YB_WIRE_TIER_DEVICE;
 
     if (item->grant > stream->directory->last_grant || !yb_grant_valid(item->grant)) {
-        return YB_FENCED;
+        /* Another cluster gave it, and may still have it there. */
+        return item->tier == YB_WIRE_TIER_OBJECT ? YB_REFUSED : YB_FENCED;
     }
     if (held_grant(stream, item->hash) == item->grant) {
         return YB_OK;
@@ -493,7 +494,10 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     if (item->mode == YB_WIRE_MODE_WITHDRAW || item->mode == YB_WIRE_MODE_TRIMMED) {
         answer(stream, place, YB_OK, item->grant, 0);
     } else if (item->mode == YB_WIRE_MODE_INVENTORY) {
-        answer(stream, place, held == item->grant ? YB_OK : YB_FENCED, held, 0);
+        enum yb_status counts = inventory_counts(stream, item);
+
+        counts = counts == YB_OK && held != item->grant ? YB_FENCED : counts;
+        answer(stream, place, counts, held, 0);
     } else if (item->mode == YB_WIRE_MODE_ADD_REPLICA) {
         answer(stream, place, held == item->grant ? YB_OK : YB_REFUSED, held, 0);
     } else if (known && held == found.grant) {

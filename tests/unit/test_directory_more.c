@@ -221,6 +221,27 @@ name_tier(struct stage_actor *node, uint8_t mode, struct yb_id hash, uint64_t gr
     return (enum yb_status)answer.status;
 }
 
+/* A store of objects may be another cluster's, too: what no directory of this one has granted is
+ * not taken, and stays there. */
+static void
+test_directory_more__objects_of_another_cluster_are_left_alone(void **state)
+{
+    static const uint8_t tiers[] = {YB_WIRE_TIER_OBJECT, YB_WIRE_TIER_SSD, YB_WIRE_TIER_DRAM};
+    struct stage *stage = with_nodes(state, 1);
+    uint64_t grant = stage_put(&stage->nodes[0], stage_hash(1), 7, 1);
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct yb_wire_publish_item item =
+            stage_item(YB_WIRE_MODE_INVENTORY, stage_hash(2), grant + (UINT64_C(1) << 40), 0);
+        struct yb_wire_grant_answer answer;
+
+        item.tier = tiers[i];
+        assert_int_equal(stage_publish(&stage->nodes[0], &item, &answer), YB_OK);
+        assert_int_equal(answer.status, i == 0 ? YB_REFUSED : YB_FENCED);
+    }
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence, YB_WIRE_PRESENCE_ABSENT);
+}
+
 /* RULES B4: what a node says of a block before it hears that it was trimmed is no copy to count on,
  * however late that comes. */
 static void
@@ -778,6 +799,7 @@ main(void)
         TEST(a_put_with_fewer_copies_than_wanted_is_repaired_later),
         TEST(a_node_without_room_gets_no_copy),
         TEST(a_drain_copies_then_trims),
+        TEST(objects_of_another_cluster_are_left_alone),
         TEST(what_was_trimmed_is_not_believed_before_the_node_was_heard),
         TEST(where_a_block_was_trimmed_it_is_not_copied_to_meanwhile),
         TEST(a_last_copy_that_fits_nowhere_stays_unless_forced),
