@@ -7,12 +7,11 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "client/core_internal.h"
+#include "client/news.h"
 
 #define ASK_NS        (1 * YB_NS_PER_S)
 #define ASK_RETRY_NS  (20 * YB_NS_PER_MS)
 #define REST_NS       (3 * YB_NS_PER_MS)
-#define NEWS_NS       (200 * YB_NS_PER_MS) /* As often as nodes may say it: member.h. */
-#define NEWS_EACH_NS  YB_NS_PER_MS         /* An answer tells of all members. */
 #define FAILED_MIN_NS (200 * YB_NS_PER_MS)
 #define FAILED_MAX_NS (2 * YB_NS_PER_S)
 
@@ -247,11 +246,10 @@ yb_core_refresh(struct yb_client_core *core)
 void
 yb_core_freshen(struct yb_client_core *core)
 {
-    uint64_t often_ns = core->member_count * NEWS_EACH_NS;
+    uint64_t now = yb_core_now(core);
 
-    often_ns = often_ns > NEWS_NS ? often_ns : NEWS_NS;
-    if (core->joined && yb_core_now(core) - core->members_ns >= often_ns) {
-        core->members_ns = yb_core_now(core); /* Asked for: others need not. */
+    if (core->joined && yb_news_left_ns(core->members_ns, core->member_count, now) == 0) {
+        core->members_ns = now; /* Asked for: others need not. */
         yb_core_refresh(core);
     }
 }

@@ -12,17 +12,16 @@
 
 #include "base/check.h"
 #include "base/cpus.h"
+#include "client/news.h"
 #include "conductor/service.h"
 #include "daemon/conductor_carrier.h"
 #include "daemon/process_internal.h"
 #include "daemon/visit.h"
 #include "directory/wire/directory_wire.h"
 
-#define WAIT_MS     200u /* For the next event. */
+#define WAIT_NS     (200 * YB_NS_PER_MS) /* For the next event, at most. */
 #define EVENTS_ASK  4096u
 #define AGAIN_NS    (200 * YB_NS_PER_MS) /* After a failure. */
-#define MEMBERS_NS  (200 * YB_NS_PER_MS) /* As often as nodes say how busy they are: member.h. */
-#define EACH_NS     YB_NS_PER_MS         /* An answer tells of all members. */
 #define SLOTS       65536u
 #define NO_PLACE    UINT32_MAX
 #define NODES_MAX   4096u /* Followed at most; of others nothing is known. */
@@ -327,11 +326,17 @@ ask_snapshot(struct yb_conductor_host *host)
     return YB_OK;
 }
 
+/* Wait for the next event so long, and no longer: then something else is to be asked. In whole
+ * milliseconds, and one at least. */
 static enum yb_status
-ask_events(struct yb_conductor_host *host)
+ask_events(struct yb_conductor_host *host, uint64_t wait_ns)
 {
     const struct yb_wire_events_question asked = {
-        .epoch = host->epoch, .from = host->from, .wait_ms = WAIT_MS, .events_max = EVENTS_ASK};
+        .epoch = host->epoch,
+        .from = host->from,
+        .wait_ms = wait_ns < 2 * YB_NS_PER_MS ? 1 : (uint32_t)(wait_ns / YB_NS_PER_MS),
+        .events_max = EVENTS_ASK,
+    };
     uint8_t body[YB_WIRE_EVENTS_QUESTION_BYTES];
     struct yb_wire_events events;
     size_t length = 0;
@@ -381,16 +386,6 @@ ask_seed(struct yb_conductor_host *host)
     return status == YB_OK ? yb_conductor_service_begin(host->service, cluster.seed, why) : status;
 }
 
-/* Whether what members said last is old. */
-static bool
-is_due(const struct yb_conductor_host *host)
-{
-    uint64_t often_ns = host->member_count * EACH_NS;
-
-    often_ns = often_ns > MEMBERS_NS ? often_ns : MEMBERS_NS;
-    return yb_clock_now(host->process->clock) - host->listed_ns > often_ns;
-}
-
 /* As long as the directory answers. */
 static void
 follow(struct yb_conductor_host *host)
@@ -399,15 +394,18 @@ follow(struct yb_conductor_host *host)
 
     host->stale = true;
     while (status == YB_OK && !atomic_load(&host->stopping)) {
+        uint64_t left_ns = yb_news_left_ns(host->listed_ns, host->member_count,
+                                           yb_clock_now(host->process->clock));
+
         if (host->stale || host->models != yb_conductor_service_models(host->service)) {
             if (yb_clock_now(host->process->clock) - host->snapped_ns < AGAIN_NS) {
                 rest(host, &host->feed_stop, AGAIN_NS); /* One for all that changes meanwhile. */
             }
             status = ask_snapshot(host);
-        } else if (is_due(host)) {
+        } else if (left_ns == 0) {
             status = ask_members(host);
         } else {
-            status = ask_events(host);
+            status = ask_events(host, left_ns < WAIT_NS ? left_ns : WAIT_NS);
         }
     }
 }

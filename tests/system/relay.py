@@ -10,8 +10,10 @@ from yuebing import DEADLINE_S, split
 class Relay:
     """Between a peer and an address: passes on, holds, spoils, cuts."""
 
-    def __init__(self, target):
+    def __init__(self, target, watch=None):
+        """`watch(link, data)` hears what peers send."""
         self.target = split(target)
+        self.watch = watch or (lambda link, data: None)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.lock = threading.Lock()
@@ -55,6 +57,8 @@ class Relay:
         try:
             while data := source.recv(1 << 16):
                 self.flowing.wait()
+                if not answers:
+                    self.watch(source, data)
                 if answers and self.spoils.is_set():
                     self.spoils.clear()
                     data = bytes([data[0] ^ 1]) + data[1:]

@@ -230,6 +230,54 @@ def _():
             known(6, f"it follows again, {number}")
 
 
+class Questions:
+    """What a conductor asks of a directory to learn of changes: for each question for members, how
+    long the questions for events that follow it may wait, in ms."""
+    FRAME, HEADER, MEMBERS, EVENTS, WAIT_AT = 826688089, 96, 65, 75, 16
+
+    def __init__(self):
+        self.streams = {}
+
+    def watch(self, link, data):
+        self.streams.setdefault(link, bytearray()).extend(data)
+
+    def turns(self):
+        found = []
+        for stream in list(self.streams.values()):
+            turns, at, magic = [], 0, struct.pack("<I", self.FRAME)
+            while (at := stream.find(magic, at)) >= 0 and len(stream) >= at + 2 * self.HEADER:
+                kind, = struct.unpack_from("<H", stream, at + 6)
+                if kind == self.MEMBERS:
+                    turns.append([])
+                elif kind == self.EVENTS and turns:
+                    turns[-1] += struct.unpack_from("<I", stream, at + self.HEADER + self.WAIT_AT)
+                at += self.HEADER
+            found += turns if any(turns) else []
+        return found
+
+
+@case("how busy nodes are is asked for every fifth of a second, whatever else happens meanwhile")
+def _():
+    questions = Questions()
+    with Serve("--memory", "8m", command="serve") as store, \
+            Relay(store.ready["directory"], questions.watch) as relay, \
+            conductor("--directory", relay.address, standalone=False) as server:
+        until(lambda: ask(server, "GET", "/readyz")[0] == 200, "ready")
+        until(lambda: len(questions.turns()) > 5, "nodes were asked for again and again")
+
+        def interrupted():
+            done = subprocess.run(
+                [PROGRAM, "put", "block", "--directory", store.ready["directory"], "--replace"],
+                input=b"x", capture_output=True, env=environment(), check=False)
+            expect(done.returncode == 0, done.stderr.decode())
+            return any(len(turn) > 1 for turn in questions.turns())
+        until(interrupted, "an event came while it waited")
+        for turn in questions.turns():
+            expect(all(wait < 200 for wait in turn), f"no longer than they are good: {turn}")
+            expect(all(later <= first for first, later in zip(turn, turn[1:])) and
+                   (len(turn) < 3 or turn[-1] < turn[0]), f"no time anew: {turn}")
+
+
 @case("a store that is served has its conductor in the same process")
 def _():
     with Serve("--memory", "8m", "--http", "127.0.0.1:0", "--conductor", "--policy", "mooncake",
