@@ -104,6 +104,22 @@ running_add(struct yb_instance *instance, struct yb_instance_job *job)
         at = (at - 1) / 2;
     }
     instance->running[at] = job;
+    job->decode_ns = 0;
+    job->next = instance->fresh;
+    instance->fresh = job;
+}
+
+/* A step begins that decodes all that run. */
+static void
+running_begin(struct yb_instance *instance, uint64_t now_ns)
+{
+    while (instance->fresh != NULL) {
+        struct yb_instance_job *job = instance->fresh;
+
+        instance->fresh = job->next;
+        job->next = NULL;
+        job->decode_ns = now_ns;
+    }
 }
 
 static struct yb_instance_job *
@@ -329,6 +345,9 @@ begin_piece(struct yb_instance *instance, uint64_t now_ns)
     ns =
         with_decode_ns(instance, piece_ns(instance, job, job->done_tokens, instance->piece_tokens));
     note_phase(instance, true, now_ns);
+    if (mixes(instance)) {
+        running_begin(instance, now_ns);
+    }
     instance->state = YB_INSTANCE_PIECE;
     instance->start_ns = now_ns;
     instance->end_ns = now_ns + whole_ns(ns);
@@ -375,6 +394,7 @@ begin_run(struct yb_instance *instance, uint64_t now_ns)
     instance->run_steps = instance->running[0]->end_step - instance->step_count;
     YB_ASSERT(instance->run_steps > 0);
     note_phase(instance, false, now_ns);
+    running_begin(instance, now_ns);
     instance->state = YB_INSTANCE_RUN;
     instance->start_ns = now_ns;
     instance->end_ns = now_ns + whole_ns(run_ns(instance, instance->run_steps));

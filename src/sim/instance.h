@@ -46,6 +46,7 @@ struct yb_instance_job {
     struct yb_instance_job *next;
     uint64_t ready_ns;  /* When what is loaded is expected, if not `ready`. */
     uint64_t end_step;  /* While running: the step of the engine that gives its last token. */
+    uint64_t decode_ns; /* When its first step of decode began; 0: it has not. */
     uint64_t held;      /* Tokens of room. */
     double expected_ns; /* Its prefill, as it was expected when it was added. */
     uint64_t expected_tokens;
@@ -94,6 +95,7 @@ struct yb_instance {
     struct yb_instance_options options;
     struct yb_instance_list waiting;
     struct yb_instance_list joining;
+    struct yb_instance_job *fresh;    /* Of the running, a chain: no step of decode yet. */
     struct yb_instance_job **running; /* A heap by end_step. */
     uint32_t running_count;
     uint32_t running_room;

@@ -4,6 +4,7 @@
  */
 #include "sim/simulator.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,28 +59,26 @@ changed(struct yb_simulator *simulator, uint32_t place)
     }
 }
 
-/* How far those that a place decodes are ahead of their objective, on the average. */
+/* How far those that a place decodes are ahead of their objective, on the average. Whose window of
+ * prefills has not ended is not decoded yet. */
 static double
 saved_ns(const struct yb_simulator *simulator, const struct yb_instance *instance, uint64_t now_ns)
 {
     double slo_ns = (double)simulator->scenario->sched.tpot_slo_ns;
     double steps = yb_instance_steps(instance, now_ns);
     double sum = 0;
-    uint32_t count;
+    uint32_t count = 0;
 
     for (uint32_t i = 0; i < instance->running_count; i++) {
         const struct yb_instance_job *job = instance->running[i];
         double left = (double)job->end_step - steps;
 
-        sum += ((double)job->output_tokens - left) * slo_ns -
-               (double)(now_ns - simulator->requests[job->request].first_ns);
+        if (job->decode_ns != 0) {
+            sum += ((double)job->output_tokens - left) * slo_ns - (double)(now_ns - job->decode_ns);
+            count++;
+        }
     }
-    for (const struct yb_instance_job *job = instance->joining.first; job != NULL;
-         job = job->next) { /* They have their first token. */
-        sum += slo_ns - (double)(now_ns - simulator->requests[job->request].first_ns);
-    }
-    count = instance->running_count + instance->joining.count;
-    return count == 0 ? 0 : sum / count;
+    return count == 0 ? INFINITY : sum / count; /* Nobody waits. */
 }
 
 static void

@@ -144,9 +144,12 @@ struct yb_result {
     uint32_t shelf_refused;
     uint32_t replicas_max; /* Of the block with most copies at the end. */
 
-    /* By request of the trace: time to the first token; 0: rejected. And per token after it. */
+    /* By request of the trace: time to the first token; 0: rejected. And per token after it; of the
+     * sum of these, the wait for its first step of decode: for blocks on their way to where it is
+     * decoded, or for the end of a window of prefills. */
     uint64_t *ttft_ns;
     uint64_t *tpot_ns;
+    uint64_t *turn_ns;
 };
 
 /* Run a trace. On OK the result is filled in; its arrays are the caller's, who passes it to

@@ -399,6 +399,7 @@ sum_requests(struct yb_simulator *simulator, struct yb_result *result)
         if (request->job.output_tokens > 1) {
             result->tpot_ns[i] =
                 (request->last_ns - request->first_ns) / (request->job.output_tokens - 1);
+            result->turn_ns[i] = request->job.decode_ns - request->first_ns;
         }
     }
 }
@@ -434,7 +435,9 @@ yb_simulator_result(struct yb_simulator *simulator, struct yb_result *result_out
     result.avoided = simulator->avoided;
     result.ttft_ns = calloc(count, sizeof(*result.ttft_ns));
     result.tpot_ns = calloc(count, sizeof(*result.tpot_ns));
-    if (sorted == NULL || result.ttft_ns == NULL || result.tpot_ns == NULL) {
+    result.turn_ns = calloc(count, sizeof(*result.turn_ns));
+    if (sorted == NULL || result.ttft_ns == NULL || result.tpot_ns == NULL ||
+        result.turn_ns == NULL) {
         free(sorted);
         yb_result_fini(&result);
         return YB_NO_MEMORY;
@@ -470,8 +473,10 @@ yb_result_fini(struct yb_result *result)
 {
     free(result->ttft_ns);
     free(result->tpot_ns);
+    free(result->turn_ns);
     result->ttft_ns = NULL;
     result->tpot_ns = NULL;
+    result->turn_ns = NULL;
 }
 
 double

@@ -289,6 +289,29 @@ test_sim_instance__jobs_that_join_get_all_their_tokens_in_one_batch(void **state
     yb_instance_fini(&bench.instance);
 }
 
+/* Three prompts one after the other: the two that came first wait for the third, and begin their
+ * steps with it. With pieces the first gets a token beside each of those of the others. */
+static void
+test_sim_instance__the_first_step_comes_when_no_whole_prompt_is_before_it(void **state)
+{
+    static struct bench bench;
+    struct yb_instance_job jobs[3];
+
+    (void)state;
+    for (uint32_t chunk = 0; chunk <= 100; chunk += 100) {
+        bench_init(&bench, (struct yb_instance_options){.chunk_tokens = chunk});
+        for (uint32_t i = 0; i < 3; i++) {
+            jobs[i] = job_of(i, 100, 50);
+            yb_instance_add(&bench.instance, &jobs[i]);
+        }
+        run(&bench, UINT64_MAX);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(jobs[i].decode_ns, bench.first_ns[chunk == 0 ? 2 : i]);
+        }
+        yb_instance_fini(&bench.instance);
+    }
+}
+
 int
 main(void)
 {
@@ -304,6 +327,7 @@ main(void)
         cmocka_unit_test(test_sim_instance__a_job_waits_until_there_is_memory_for_its_whole_answer),
         cmocka_unit_test(test_sim_instance__a_job_that_never_fits_runs_alone),
         cmocka_unit_test(test_sim_instance__jobs_that_join_get_all_their_tokens_in_one_batch),
+        cmocka_unit_test(test_sim_instance__the_first_step_comes_when_no_whole_prompt_is_before_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
