@@ -115,6 +115,7 @@ struct yb_engine_request {
     uint32_t parts_ready;
     uint64_t load_begun_ns; /* It waits for a loader from here on. */
     uint64_t load_run_ns;   /* A loader has it. */
+    uint64_t load_due_ns;   /* By then it will have come, as the store said; 0: it said nothing. */
     uint64_t load_span;
 
     struct yb_engine_handover from;
@@ -172,6 +173,14 @@ static inline uint64_t
 yb_engine_now(const struct yb_engine *engine)
 {
     return yb_clock_now(engine->clock);
+}
+
+/* When a running request's next token is due, by the pace that is promised. */
+static inline double
+yb_engine_due_ns(const struct yb_engine_request *request)
+{
+    return (double)request->outcome.first_ns +
+           (double)request->answered * (double)request->engine->options.tpot_slo_ns;
 }
 
 static inline uint32_t

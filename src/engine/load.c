@@ -135,25 +135,27 @@ tier_of(const struct yb_client_item *item)
     return item->tier <= YB_CLIENT_TIER_OBJECT ? item->tier : YB_CLIENT_TIER_NONE;
 }
 
-/* From `begun_ns` on all values are awaited from where the store says they are, until it says. */
+/* From `begun_ns` on all values are awaited from where the store says they are, and for as long as
+ * it says. */
 static void
 await_items(struct load *load, uint64_t begun_ns)
 {
     struct yb_engine *engine = load->engine;
-    uint64_t *predicted_ns = &load->request->outcome.predicted_ns;
+    uint64_t longest_ns = 0;
 
     yb_lock_acquire(&engine->lock);
     for (uint32_t i = 0; i < load->blocks * load->parts; i++) {
         struct yb_engine_source *source = &engine->sources[tier_of(&load->items[i])];
+        uint64_t ready_ns = load->items[i].ready_ns;
 
         load->tiers[i] = (uint8_t)tier_of(&load->items[i]);
         if (source->values++ == 0) {
             source->since_ns = begun_ns > source->since_ns ? begun_ns : source->since_ns;
         }
-        if (load->items[i].ready_ns > *predicted_ns) {
-            *predicted_ns = load->items[i].ready_ns;
-        }
+        longest_ns = ready_ns > longest_ns ? ready_ns : longest_ns;
     }
+    load->request->outcome.predicted_ns = longest_ns;
+    load->request->load_due_ns = longest_ns == 0 ? 0 : begun_ns + longest_ns;
     yb_lock_release(&engine->lock);
 }
 

@@ -4,7 +4,8 @@
  *
  * Continuous batching with chunked prefill: a step gives each running request one token and takes a
  * piece of one prompt, the oldest that can be computed, with it. A prompt whose load is under way
- * does not hold up those behind it.
+ * does not hold up those behind it. Nor those that are decoded: a piece is not begun while steps
+ * without it fit into what computing would wait for the load (yb_sched_batch_bubble()).
  *
  *     coupled        a piece of a prompt and one token each, in one step
  *     disaggregated  as coupled; an instance then has only prompts, or only running requests
@@ -27,7 +28,8 @@
 struct yb_engine_plan_prompt {
     uint32_t done_tokens; /* Reused or computed. */
     uint32_t tokens;
-    bool waits; /* For its load. */
+    bool waits;     /* For its load: none of it is there. */
+    double load_ns; /* How long the rest of its load is expected to take; 0: it is there. */
 };
 
 struct yb_engine_plan_state {

@@ -436,6 +436,16 @@ run_step(struct step *step)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
+/* How long what is still under way of a prompt's load will take, in the model's time. */
+static double
+load_left_ns(const struct yb_engine_request *request, uint64_t now_ns)
+{
+    if (request->load != YB_ENGINE_LOAD_COMING || request->load_due_ns <= now_ns) {
+        return 0;
+    }
+    return (double)(request->load_due_ns - now_ns) / request->engine->options.time_scale;
+}
+
 /* Decide on the next step; false: there is nothing to compute. */
 static bool
 plan_step(struct yb_engine *engine, struct step *step_out)
@@ -462,11 +472,10 @@ plan_step(struct yb_engine *engine, struct step *step_out)
                 .waits = request->late || request->given_up > 0 ||
                          request->load == YB_ENGINE_LOAD_LOOKING ||
                          (request->load == YB_ENGINE_LOAD_COMING && request->parts_ready == 0),
+                .load_ns = load_left_ns(request, now),
             };
         } else if (request->state == YB_ENGINE_RUNNING) {
-            double due = (double)request->outcome.first_ns +
-                         (double)request->answered * (double)engine->options.tpot_slo_ns;
-            double slack = (due - (double)now) / engine->options.time_scale;
+            double slack = (yb_engine_due_ns(request) - (double)now) / engine->options.time_scale;
 
             state.slack_ns = slack < state.slack_ns ? slack : state.slack_ns;
             state.running++;

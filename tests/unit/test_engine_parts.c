@@ -293,6 +293,42 @@ test_engine_parts__the_oldest_prompt_that_can_be_computed_is(void **state)
     assert_true(next.ns == 0.0);
 }
 
+/* With one layer a piece is computed when all of its load has come: in 13 us there are 24 steps of
+ * 540 ns. What lies behind it is computed; where nobody is decoded the piece is begun. */
+static void
+test_engine_parts__what_waits_for_its_load_is_passed_by_while_a_step_fits(void **state)
+{
+    struct yb_engine_plan_prompt prompts[2] = {
+        {.tokens = 10, .load_ns = 13000},
+        {.tokens = 10},
+    };
+    struct yb_engine_plan_state plan = {
+        .cost = &cost,
+        .chunk_tokens = 10,
+        .prompts = prompts,
+        .prompt_count = 1,
+        .running = 4,
+    };
+    struct yb_engine_plan next = yb_engine_plan_next(&plan);
+    uint32_t steps = 0;
+
+    (void)state;
+    for (; next.prompt == YB_ENGINE_PLAN_NONE; next = yb_engine_plan_next(&plan)) {
+        assert_true(next.decode && next.ns == 540.0);
+        prompts[0].load_ns -= next.ns;
+        steps++;
+    }
+    assert_int_equal(steps, 24);
+    assert_true(next.decode && next.ns == 10000.0 + 540.0);
+    prompts[0].load_ns = 13000;
+    plan.prompt_count = 2;
+    next = yb_engine_plan_next(&plan);
+    assert_int_equal(next.prompt, 1);
+    plan.running = 0;
+    next = yb_engine_plan_next(&plan);
+    assert_int_equal(next.prompt, 0);
+}
+
 static void
 test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pace(void **state)
 {
@@ -428,6 +464,7 @@ main(void)
             test_engine_parts__of_two_that_bring_a_block_the_second_goes_on_with_the_firsts),
         cmocka_unit_test(test_engine_parts__a_copy_that_is_still_read_takes_no_second_slot),
         cmocka_unit_test(test_engine_parts__the_oldest_prompt_that_can_be_computed_is),
+        cmocka_unit_test(test_engine_parts__what_waits_for_its_load_is_passed_by_while_a_step_fits),
         cmocka_unit_test(
             test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pace),
         cmocka_unit_test(test_engine_parts__orders_that_are_none_are_refused),
