@@ -314,7 +314,7 @@ struct yb_sched_report {
     uint32_t in_flight[YB_SCHED_CONDUCTORS_MAX];
     uint64_t seen[YB_SCHED_CONDUCTORS_MAX];
 
-    double saved_ns; /* time-sliced: as in struct yb_sched_slice. May be below 0. */
+    double saved_ns; /* time-sliced: as in struct yb_sched_slice. May be below 0; 0: not known. */
     uint64_t latency_ns[YB_SCHED_LINKS]; /* As measured; 0: as before. */
 };
 

@@ -3,7 +3,8 @@
  * rolling: for places that take turns (EcoServe, OSDI 2026). Requests go to one place after the
  * other: each gets as many as its prefill window holds, so that at any time one or a few prefill
  * and the others decode undisturbed. Whether one more fits is yb_sched_slice_check(). Where none
- * has room it is the place that will have prefilled first.
+ * has room it is the place that will have prefilled first. Of a place that does not say how far its
+ * answers are ahead of their pace (0) that is not asked: it looks after them itself.
  */
 #include <math.h>
 
@@ -33,7 +34,7 @@ fits(const struct yb_sched_view *view, uint32_t place)
         .window_ns = place == state->last ? fmax(0, state->total_ns - waiting_ns) : 0,
         .waiting_ns = waiting_ns,
         .saved_ns = report->saved_ns,
-        .decoding = report->running,
+        .decoding = report->saved_ns > 0 || report->saved_ns < 0 ? report->running : 0,
         .room_tokens = cost->kv_tokens_max == 0 ? UINT64_MAX : room,
     };
     uint32_t computed = yb_sched_view_new_tokens(view, place);

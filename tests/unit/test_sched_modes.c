@@ -77,6 +77,12 @@ test_sched_modes__rolling_passes_who_is_not_ahead_with_its_answers(void **state)
     assert_int_equal(yb_sched_report(ground.sched, 0, &report), YB_OK);
     assert_int_equal(ask(&ground), 1);
     ground_close(&ground);
+    /* Who does not say so looks after its answers itself. */
+    report.saved_ns = 0;
+    ground_open(&ground, &options, 2);
+    assert_int_equal(yb_sched_report(ground.sched, 0, &report), YB_OK);
+    assert_int_equal(ask(&ground), 0);
+    ground_close(&ground);
 }
 
 /* ---- what a mode serves ---------------------------------------------------------------------- */
