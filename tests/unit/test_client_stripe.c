@@ -470,7 +470,7 @@ test_client_stripe__the_longest_value_is_told_that_it_does_not_fit(void **state)
     const struct iovec whole = {&byte, longest};
     const struct iovec beyond = {&byte, longest + 1};
     const struct iovec halves[] = {{&byte, longest / 2}, {&byte, longest / 2}, {&byte, 1}};
-    const struct iovec wraps[] = {{&byte, longest}, {&byte, SIZE_MAX}, {&byte, 2}};
+    const struct iovec wraps[] = {{&byte, longest}, {&byte, SIZE_MAX}, {&byte, 1}};
 
     (void)state;
     for (uint32_t replace = 0; replace < 2; replace++) {
