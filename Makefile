@@ -46,7 +46,8 @@ test-soak: setup-test all ## a cluster under load for MINUTES: nothing grows, no
 test-python: setup-test ## the Python packages, from a wheel, with every Python that is here
 	@tools/python_test.sh all
 
-test-connectors: setup-test all ## the engines' own connector files, from PyPI, on our package
+test-connectors: setup-test $(BUILD)/build.ninja ## the engines' own connector files, from PyPI, on our package
+	@ninja -C $(BUILD) tests/device/libcuda.so.1
 	@tests/connectors/run.sh $(BUILD)
 
 wheel: setup-test ## wheels of the Python packages mooncake and yuebing, in dist/
@@ -58,7 +59,8 @@ test-mutants: setup-test ## every documented mutant must make its test fail
 fuzz: setup ## run each fuzzer FUZZ_SECONDS seconds on the kept corpus
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
 
-test-engines: setup-test all ## vLLM and llama.cpp, from PyPI, share prompts through our package
+test-engines: setup-test $(BUILD)/build.ninja ## vLLM and llama.cpp, from PyPI, share prompts through our package
+	@ninja -C $(BUILD) yuebing
 	@tests/engines/run.sh $(BUILD)
 
 bench-peer: setup-peer all ## the calls of engines, beside the known system, Redis and LMCache
