@@ -453,6 +453,9 @@ configure_client(struct known *known)
     }
     (void)snprintf(text, sizeof(text), "%" PRIu64, bytes);
     return name_node(known, host) && set(known, YB_CONFIG_ROW_node_memory, text) &&
+           (!known->values.given[YB_KNOWN_FLAG_client_tenant_id] ||
+            set(known, YB_CONFIG_ROW_auth_tenant,
+                value_of(known, YB_KNOWN_FLAG_client_tenant_id))) &&
            set(known, YB_CONFIG_ROW_directory_address, master) &&
            set_address(known, YB_CONFIG_ROW_node_listen, host,
                        value_of(known, YB_KNOWN_FLAG_client_port)) &&
@@ -490,7 +493,8 @@ yb_known_main(enum yb_known_command command, int argc, char **argv, char *const 
     struct known *known;
     int code = YB_CLI_EXIT_REFUSED;
 
-    if (argc > 1 && (is_word(argv[1], "help") || is_word(argv[1], "h"))) {
+    if (argc > 1 &&
+        (is_word(argv[1], "help") || is_word(argv[1], "helpfull") || is_word(argv[1], "h"))) {
         print_help(command, out);
         return 0;
     }

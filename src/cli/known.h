@@ -34,6 +34,42 @@ enum yb_known_type {
     YB_KNOWN_TEXT,
 };
 
+/* What the first two have from their libraries of flags and logs: name, type, default, effect. */
+/* clang-format off */
+#define YB_KNOWN_COMMON_MAP(X, command)                                                            \
+    X(command, logtostderr, SWITCH, "false", "")                                                   \
+    X(command, alsologtostderr, SWITCH, "false", "")                                               \
+    X(command, colorlogtostderr, SWITCH, "false", "")                                              \
+    X(command, log_dir, TEXT, "", "")                                                              \
+    X(command, minloglevel, NUMBER, "0", "")                                                       \
+    X(command, stderrthreshold, NUMBER, "2", "")                                                   \
+    X(command, max_log_size, NUMBER, "1800", "")                                                   \
+    X(command, v, NUMBER, "0", "")                                                                 \
+    X(command, vmodule, TEXT, "", "")                                                              \
+    X(command, log_prefix, SWITCH, "true", "")                                                     \
+    X(command, log_link, TEXT, "", "")                                                             \
+    X(command, log_backtrace_at, TEXT, "", "")                                                     \
+    X(command, logbuflevel, NUMBER, "0", "")                                                       \
+    X(command, logbufsecs, NUMBER, "30", "")                                                       \
+    X(command, logfile_mode, NUMBER, "436", "")                                                    \
+    X(command, logmailer, TEXT, "/bin/mail", "")                                                   \
+    X(command, logemaillevel, NUMBER, "999", "")                                                   \
+    X(command, alsologtoemail, TEXT, "", "")                                                       \
+    X(command, drop_log_memory, SWITCH, "true", "")                                                \
+    X(command, stop_logging_if_full_disk, SWITCH, "false", "")                                     \
+    X(command, symbolize_stacktrace, SWITCH, "true", "")                                           \
+    X(command, mmap_arena_pool_size, NUMBER, "8589934592", "")                                     \
+    X(command, use_mmap_arena_allocator, SWITCH, "false", "")                                      \
+    X(command, flagfile, TEXT, "",                                                                 \
+      "file of flags, one a line, which count as if they stood here")                              \
+    X(command, fromenv, TEXT, "", "")                                                              \
+    X(command, tryfromenv, TEXT, "", "")                                                           \
+    X(command, undefok, TEXT, "", "")                                                              \
+    X(command, tab_completion_columns, NUMBER, "80", "")                                           \
+    X(command, tab_completion_word, TEXT, "", "")
+
+/* clang-format on */
+
 /* Columns: command, name, type, default as they have it, what it does here ("": nothing). */
 /* clang-format off */
 #define YB_KNOWN_FLAG_MAP(X)                                                                       \
@@ -93,6 +129,12 @@ enum yb_known_type {
     X(master, kv_events_emit_legacy_compat, SWITCH, "true", "")                                    \
     X(master, kv_events_emit_object_key, SWITCH, "true", "")                                       \
     X(master, kv_events_queue_capacity, NUMBER, "65536", "")                                       \
+    X(master, kv_events_model_name, TEXT, "", "")                                                  \
+    X(master, kv_events_tenant_id, TEXT, "default", "")                                            \
+    X(master, kv_events_lora_name, TEXT, "", "")                                                   \
+    X(master, kv_events_additional_salt, TEXT, "", "")                                             \
+    X(master, kv_events_block_size, NUMBER, "0", "")                                               \
+    X(master, kv_events_dp_rank, NUMBER, "0", "")                                                  \
     X(master, enable_ha, SWITCH, "false", "")                                                      \
     X(master, ha_backend_type, TEXT, "etcd", "")                                                   \
     X(master, ha_backend_connstring, TEXT, "", "")                                                 \
@@ -113,6 +155,10 @@ enum yb_known_type {
     X(master, snapshot_catalog_store_type, TEXT, "", "")                                           \
     X(master, snapshot_catalog_store_connstring, TEXT, "", "")                                     \
     X(master, snapshot_backup_dir, TEXT, "", "")                                                   \
+    X(master, snapshot_payload_store_type, TEXT, "", "")                                           \
+    X(master, snapshot_payload_backend_type, TEXT, "", "")                                         \
+    X(master, snapshot_catalog_backend_type, TEXT, "", "")                                         \
+    X(master, snapshot_catalog_backend_connstring, TEXT, "", "")                                   \
     X(master, root_fs_dir, TEXT, "", "")                                                           \
     X(master, global_file_segment_size, NUMBER, "9223372036854775807", "")                         \
     X(master, enable_disk_eviction, SWITCH, "true", "")                                            \
@@ -126,14 +172,7 @@ enum yb_known_type {
     X(master, pending_task_timeout_sec, NUMBER, "300", "")                                         \
     X(master, processing_task_timeout_sec, NUMBER, "300", "")                                      \
     X(master, max_retry_attempts, NUMBER, "10", "")                                                \
-    X(master, logtostderr, SWITCH, "false", "")                                                    \
-    X(master, alsologtostderr, SWITCH, "false", "")                                                \
-    X(master, colorlogtostderr, SWITCH, "false", "")                                               \
-    X(master, log_dir, TEXT, "", "")                                                               \
-    X(master, minloglevel, NUMBER, "0", "")                                                        \
-    X(master, stderrthreshold, NUMBER, "2", "")                                                    \
-    X(master, max_log_size, NUMBER, "1800", "")                                                    \
-    X(master, v, NUMBER, "0", "")                                                                  \
+    YB_KNOWN_COMMON_MAP(X, master)                                                                 \
     X(client, host, TEXT, "0.0.0.0", "address of the node; 0.0.0.0: the one that faces the master") \
     X(client, port, NUMBER, "50052", "port of the node, and part of its socket's name")            \
     X(client, global_segment_size, TEXT, "4 GB", "memory for blocks (node.memory)")                \
@@ -143,21 +182,15 @@ enum yb_known_type {
     X(client, protocol, TEXT, "tcp", "")                                                           \
     X(client, device_names, TEXT, "", "")                                                          \
     X(client, threads, NUMBER, "1", "")                                                            \
-    X(client, tenant_id, TEXT, "default", "")                                                      \
+    X(client, tenant_id, TEXT, "default", "whose blocks dummies put and get (auth.tenant)")        \
     X(client, enable_offload, SWITCH, "false", "")                                                 \
     X(client, start_offload_rpc_server, SWITCH, "true", "")                                        \
-    X(client, enable_http_server, SWITCH, "true", "opens the HTTP paths")                          \
+    X(client, enable_http_server, SWITCH, "false", "opens the HTTP paths")                         \
     X(client, http_port, NUMBER, "9300", "port of the HTTP paths")                                 \
-    X(client, logtostderr, SWITCH, "false", "")                                                    \
-    X(client, alsologtostderr, SWITCH, "false", "")                                                \
-    X(client, colorlogtostderr, SWITCH, "false", "")                                               \
-    X(client, log_dir, TEXT, "", "")                                                               \
-    X(client, minloglevel, NUMBER, "0", "")                                                        \
-    X(client, stderrthreshold, NUMBER, "2", "")                                                    \
-    X(client, max_log_size, NUMBER, "1800", "")                                                    \
-    X(client, v, NUMBER, "0", "")                                                                  \
+    YB_KNOWN_COMMON_MAP(X, client)                                                                 \
     X(metadata, host, TEXT, "0.0.0.0", "address")                                                  \
-    X(metadata, port, NUMBER, "8080", "port")
+    X(metadata, port, NUMBER, "8080", "port")                                                      \
+    X(metadata, log_level, TEXT, "INFO", "")
 /* clang-format on */
 
 /* Index of a flag: YB_KNOWN_FLAG_master_port. */

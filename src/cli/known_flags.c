@@ -175,7 +175,8 @@ read_flag(struct reading *reading, int argc, char **argv, int *at)
 static bool
 keep_of_file(struct reading *reading, const char *name, const char *value)
 {
-    int index = find(reading->command, name, strlen(name));
+    const char *flag = strcmp(name, "client_live_ttl_sec") == 0 ? "client_ttl" : name;
+    int index = find(reading->command, flag, strlen(flag));
 
     if (index < 0) {
         fprintf(reading->err, "%s: %.64s in the file of --config_path is not known: no effect\n",
@@ -260,8 +261,9 @@ read_lines(struct reading *reading, char *text)
     return fine;
 }
 
-static bool
-read_file(struct reading *reading, const char *path)
+/* Read a file that a flag names; the caller frees the text. NULL: it cannot be read. */
+static char *
+load(const struct reading *reading, const char *flag, const char *path)
 {
     FILE *file = fopen(path, "re");
     char *text = calloc(1, FILE_BYTES_MAX + 1);
@@ -276,12 +278,55 @@ read_file(struct reading *reading, const char *path)
         (void)fclose(file);
     }
     if (!fine) {
-        fprintf(reading->err, "%s: --config_path %s cannot be read\n",
-                yb_known_command_name(reading->command), path);
-    } else if (text[strspn(text, " \t\r\n")] == '{') {
-        fine = read_json(reading, text);
-    } else {
-        fine = read_lines(reading, text);
+        fprintf(reading->err, "%s: --%s %s cannot be read\n",
+                yb_known_command_name(reading->command), flag, path);
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static bool
+read_file(struct reading *reading, const char *path)
+{
+    char *text = load(reading, "config_path", path);
+    bool fine = text != NULL;
+
+    if (fine) {
+        fine = text[strspn(text, " \t\r\n")] == '{' ? read_json(reading, text)
+                                                    : read_lines(reading, text);
+    }
+    free(text);
+    return fine;
+}
+
+/* Read the file of flags that has just been named, if one was: flags, one a line, which count where
+ * it was named. A line without a dash names programs that those below are for: these. */
+static bool
+read_flagfile(struct reading *reading)
+{
+    int index = find(reading->command, "flagfile", strlen("flagfile"));
+    char *path = index >= 0 ? reading->values->text[index] : NULL;
+    char *rest = NULL;
+    bool fine;
+    char *text;
+
+    if (path == NULL || path[0] == '\0') {
+        return true;
+    }
+    text = load(reading, "flagfile", path);
+    path[0] = '\0'; /* Once. */
+    fine = text != NULL;
+    for (char *line = fine ? strtok_r(text, "\r\n", &rest) : NULL; line != NULL && fine;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        char *word = line + strspn(line, " \t");
+        size_t length = strlen(word);
+        int at = 0;
+
+        while (length > 0 && isspace((unsigned char)word[length - 1])) {
+            word[--length] = '\0';
+        }
+        fine = word[0] != '-' || read_flag(reading, 1, &word, &at);
     }
     free(text);
     return fine;
@@ -327,7 +372,7 @@ yb_known_parse(enum yb_known_command command, int argc, char **argv,
                     yb_known_command_name(command), argv[at]);
             return false;
         }
-        if (!read_flag(&reading, argc, argv, &at)) {
+        if (!read_flag(&reading, argc, argv, &at) || !read_flagfile(&reading)) {
             return false;
         }
     }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "compat/codes.h"
 #include "yuebing/client.h"
 
 #define ASK_NS          (5 * YB_NS_PER_S)
@@ -154,6 +155,22 @@ tell_status(struct yb_http_told *told, enum yb_status status)
     tell_line(told, status == YB_NOT_FOUND ? 404 : 503, yb_status_text(status));
 }
 
+/* The same where an answer is JSON: their number, and what it means. */
+static void
+tell_code(struct yb_http_told *told, unsigned http, int32_t code, const char *message)
+{
+    *told = yb_http_json(http, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code", (int)code,
+                                         "error_message", message));
+}
+
+static void
+tell_failure(struct yb_http_told *told, enum yb_status status)
+{
+    int32_t code = yb_compat_code(status, YB_COMPAT_CALL_READ);
+
+    tell_code(told, status == YB_NOT_FOUND ? 404 : 503, code, yb_compat_code_text(code));
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* On OK *nodes_out is the caller's to free(). */
@@ -205,6 +222,34 @@ get_all_segments(struct yb_known_http *known, const struct yb_http_asked *asked,
     tell(told, &text);
 }
 
+static bool
+is_serving(const struct yb_client_node *node)
+{
+    return strcmp(node->state, "serving") == 0;
+}
+
+/* Name and number of what they call a segment's status. */
+static const char *
+segment_status(const struct yb_client_node *node, int *number_out)
+{
+    *number_out = is_serving(node) ? 1 : 2;
+    return is_serving(node) ? "OK" : "UNMOUNTING";
+}
+
+static json_t *
+segment_json(const struct yb_client_node *node)
+{
+    double share = node->capacity == 0 ? 0 : (double)node->used / (double)node->capacity;
+    int number;
+
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:f, s:s}", "segment_name",
+                     node->name, "segment_id", node->name, "size_bytes", (json_int_t)node->capacity,
+                     "te_endpoint", node->address, "protocol", "tcp", "status",
+                     segment_status(node, &number), "allocator_used_bytes", (json_int_t)node->used,
+                     "allocator_capacity_bytes", (json_int_t)node->capacity,
+                     "allocator_usage_percent", 100 * share, "state", node->state);
+}
+
 static void
 get_segments_detail(struct yb_known_http *known, const struct yb_http_asked *asked,
                     struct yb_http_told *told)
@@ -216,46 +261,96 @@ get_segments_detail(struct yb_known_http *known, const struct yb_http_asked *ask
 
     (void)asked;
     if (status != YB_OK) {
-        tell_status(told, status);
+        tell_failure(told, status);
         return;
     }
     rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
-        (void)json_array_append_new(
-            rows, json_pack("{s:s, s:s, s:I, s:I, s:s}", "name", nodes[i].name, "address",
-                            nodes[i].address, "capacity", (json_int_t)nodes[i].capacity, "used",
-                            (json_int_t)nodes[i].used, "state", nodes[i].state));
+        (void)json_array_append_new(rows, segment_json(&nodes[i]));
     }
     free(nodes);
-    *told = yb_http_json(200, json_pack("{s:b, s:o}", "success", 1, "segments", rows));
+    *told = yb_http_json(
+        200, json_pack("{s:I, s:o}", "total_segments", (json_int_t)count, "segments", rows));
+}
+
+/* The node that `?segment=` names. */
+static enum yb_status
+node_of(struct yb_known_http *known, const struct yb_http_asked *asked,
+        struct yb_client_node *node_out)
+{
+    const char *name = yb_http_argument(asked, "segment");
+    struct yb_client_node *nodes = NULL;
+    uint32_t count = 0;
+    enum yb_status status = nodes_of(known, &nodes, &count);
+    bool found = false;
+
+    for (uint32_t i = 0; status == YB_OK && i < count && name != NULL && !found; i++) {
+        found = strcmp(nodes[i].name, name) == 0;
+        *node_out = nodes[i];
+    }
+    free(nodes);
+    return status == YB_OK && !found ? YB_NOT_FOUND : status;
 }
 
 static void
 query_segment(struct yb_known_http *known, const struct yb_http_asked *asked,
               struct yb_http_told *told)
 {
-    const char *name = yb_http_argument(asked, "segment");
-    struct yb_client_node *nodes;
+    struct yb_client_node node;
     struct text text = {0};
-    uint32_t count;
-    enum yb_status status = nodes_of(known, &nodes, &count);
+    enum yb_status status = node_of(known, asked, &node);
 
-    if (status != YB_OK) {
-        tell_status(told, status);
-        return;
-    }
-    for (uint32_t i = 0; i < count && name != NULL && text.length == 0; i++) {
-        if (strcmp(nodes[i].name, name) == 0) {
-            add(&text, "Used(bytes): %" PRIu64 "\nCapacity(bytes) : %" PRIu64 "\n", nodes[i].used,
-                nodes[i].capacity);
-        }
-    }
-    free(nodes);
-    if (text.length == 0) {
+    if (status == YB_NOT_FOUND) {
         tell_line(told, 404, "no such segment");
+    } else if (status != YB_OK) {
+        tell_status(told, status);
     } else {
+        add(&text, "%s\nUsed(bytes): %" PRIu64 "\nCapacity(bytes) : %" PRIu64 "\n", node.name,
+            node.used, node.capacity);
         tell(told, &text);
     }
+}
+
+static void
+segments_status(struct yb_known_http *known, const struct yb_http_asked *asked,
+                struct yb_http_told *told)
+{
+    struct yb_client_node node;
+    enum yb_status status = node_of(known, asked, &node);
+    const char *name;
+    int number;
+
+    if (status == YB_NOT_FOUND) {
+        tell_code(told, 404, YB_COMPAT_SEGMENT_NOT_FOUND,
+                  yb_compat_code_text(YB_COMPAT_SEGMENT_NOT_FOUND));
+    } else if (status != YB_OK) {
+        tell_failure(told, status);
+    } else {
+        name = segment_status(&node, &number);
+        *told = yb_http_json(200, json_pack("{s:b, s:s, s:i, s:s, s:i, s:s}", "success", 1,
+                                            "segment", node.name, "status", number, "status_name",
+                                            name, "error_code", 0, "error_message", ""));
+    }
+}
+
+static void
+drain_jobs(struct yb_known_http *known, const struct yb_http_asked *asked,
+           struct yb_http_told *told)
+{
+    (void)known;
+    (void)asked;
+    tell_code(told, 501, YB_COMPAT_NOT_SUPPORTED,
+              "no jobs here: `yuebing drain NAME` moves a node's blocks away and waits for it");
+}
+
+static void
+tenant_quotas(struct yb_known_http *known, const struct yb_http_asked *asked,
+              struct yb_http_told *told)
+{
+    (void)known;
+    (void)asked;
+    tell_code(told, 409, YB_COMPAT_UNAVAILABLE_IN_CURRENT_MODE,
+              "limits of tenants are not set over HTTP");
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -366,9 +461,10 @@ on_replica(void *context, const struct yb_client_entry *entry)
             address = replicas->nodes[i].address;
         }
     }
-    (void)json_array_append_new(replicas->rows,
-                                json_pack("{s:I, s:s, s:s}", "size_", (json_int_t)entry->size,
-                                          "transport_endpoint_", address, "segment", entry->node));
+    (void)json_array_append_new(
+        replicas->rows,
+        json_pack("{s:I, s:i, s:s, s:s, s:s}", "size_", (json_int_t)entry->size, "buffer_address_",
+                  0, "protocol_", "tcp", "transport_endpoint_", address, "segment", entry->node));
     return true;
 }
 
@@ -405,34 +501,19 @@ static void
 query_key(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     const char *key = yb_http_argument(asked, "key");
-    struct text text = {0};
     json_t *rows;
-    json_t *row;
-    size_t index;
     enum yb_status status;
 
     if (key == NULL || key[0] == '\0' || strlen(key) > YB_CLIENT_KEY_BYTES_MAX) {
-        tell_line(told, 400, "key is required: 1 to 1024 bytes");
+        tell_code(told, 400, YB_COMPAT_INVALID_PARAMS, "key is required: 1 to 1024 bytes");
         return;
     }
     status = replicas_of(known, key, &rows);
     if (status != YB_OK) {
-        tell_status(told, status);
+        tell_failure(told, status);
         return;
     }
-    json_array_foreach(rows, index, row)
-    {
-        char *line = json_dumps(row, JSON_COMPACT);
-
-        text.broken = text.broken || line == NULL;
-        if (line != NULL) {
-            add_bytes(&text, line, strlen(line));
-            add_bytes(&text, "\n", 1);
-        }
-        free(line);
-    }
-    json_decref(rows);
-    tell(told, &text);
+    *told = yb_http_json(200, json_pack("{s:b, s:o}", "success", 1, "data", rows));
 }
 
 static void
@@ -453,13 +534,16 @@ batch_query_keys(struct yb_known_http *known, const struct yb_http_asked *asked,
 
         (void)json_object_set_new(
             data, key,
-            status == YB_OK ? json_pack("{s:b, s:o}", "ok", 1, "values", rows)
-                            : json_pack("{s:b, s:s}", "ok", 0, "error", yb_status_text(status)));
+            status == YB_OK
+                ? json_pack("{s:b, s:n, s:o}", "ok", 1, "error", "values", rows)
+                : json_pack("{s:b, s:s, s:n}", "ok", 0, "error", yb_status_text(status), "values"));
     }
     free(keys);
     if (count == 0 || count > BATCH_KEYS_MAX) {
         json_decref(data);
-        tell_line(told, 400, "keys is required: 1 to 64 of them, with commas between");
+        *told = yb_http_json(400, json_pack("{s:b, s:s}", "success", 0, "error",
+                                            "keys is required: 1 to 64 of them, with commas "
+                                            "between"));
         return;
     }
     *told = yb_http_json(200, json_pack("{s:b, s:o}", "success", 1, "data", data));
@@ -485,10 +569,10 @@ remove_all(struct yb_known_http *known, const struct yb_http_asked *asked,
     status = client_of(known, &client);
     status = status == YB_OK ? yb_client_remove_all(client, &call, &count) : status;
     if (status == YB_OK) {
-        *told =
-            yb_http_json(200, json_pack("{s:b, s:I}", "success", 1, "removed", (json_int_t)count));
+        *told = yb_http_json(
+            200, json_pack("{s:b, s:I}", "success", 1, "removed_count", (json_int_t)count));
     } else {
-        tell_status(told, status);
+        tell_failure(told, status);
     }
 }
 
@@ -547,6 +631,12 @@ metrics(struct yb_known_http *known, const struct yb_http_asked *asked, struct y
     tell(told, &text);
 }
 
+static const char *
+role_of(const struct yb_known_http *known)
+{
+    return known->options.leads ? "leader" : "client";
+}
+
 static void
 summary(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
@@ -567,45 +657,51 @@ summary(struct yb_known_http *known, const struct yb_http_asked *asked, struct y
         capacity += nodes[i].capacity;
     }
     free(nodes);
-    add(&text, "Mem Storage: %" PRIu64 " B / %" PRIu64 " B | Clients: %u\n", used, capacity, count);
+    add(&text,
+        "role=%s, state=serving, service_ready=true, master={Mem Storage: %" PRIu64 " B / %" PRIu64
+        " B | Clients: %u}\n",
+        role_of(known), used, capacity, count);
     tell(told, &text);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */
 
+/* Of the directory as theirs; of the others one word. */
 static void
 health(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
-    (void)known;
     (void)asked;
-    tell_line(told, 200, "OK");
-}
-
-static const char *
-role_of(const struct yb_known_http *known)
-{
-    return known->options.leads ? "leader" : "client";
+    if (!known->options.leads) {
+        tell_line(told, 200, "OK");
+        return;
+    }
+    *told =
+        yb_http_json(200, json_pack("{s:s, s:s, s:s, s:b, s:s, s:n}", "status", "ok", "role",
+                                    role_of(known), "ha_state", "serving", "service_ready", 1,
+                                    "leader_address", known->options.directory, "view_version"));
 }
 
 static void
 role(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     (void)asked;
-    *told = yb_http_json(200, json_pack("{s:s}", "role", role_of(known)));
+    tell_line(told, 200, role_of(known));
 }
 
 static void
 ha_status(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
+    (void)known;
     (void)asked;
-    *told = yb_http_json(200, json_pack("{s:b, s:s}", "enabled", 0, "role", role_of(known)));
+    tell_line(told, 200, "serving");
 }
 
 static void
 leader(struct yb_known_http *known, const struct yb_http_asked *asked, struct yb_http_told *told)
 {
     (void)asked;
-    *told = yb_http_json(200, json_pack("{s:s}", "leader", known->options.directory));
+    *told = yb_http_json(200, json_pack("{s:b, s:s, s:n}", "present", 1, "leader_address",
+                                        known->options.directory, "view_version"));
 }
 
 static void
@@ -613,7 +709,9 @@ kv_events(struct yb_known_http *known, const struct yb_http_asked *asked, struct
 {
     (void)known;
     (void)asked;
-    *told = yb_http_json(200, json_pack("{s:b}", "enabled", 0));
+    *told = yb_http_json(200, json_pack("{s:b, s:i, s:i, s:i, s:i}", "enabled", 0,
+                                        "published_batches", 0, "published_events", 0,
+                                        "dropped_events", 0, "skipped_unparsed_keys", 0));
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */
@@ -681,23 +779,31 @@ metadata(struct yb_known_http *known, const struct yb_http_asked *asked, struct 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* clang-format off */
-#define GET_OF_DIRECTORY_MAP(X)                                                                  \
+#define OF_DIRECTORY_MAP(X)                                                                      \
     X(get_all_segments, "GET", "/get_all_segments", "names of the nodes, one a line")           \
     X(get_all_keys, "GET", "/get_all_keys", "keys of the tenant, one a line")                   \
-    X(query_key, "GET", "/query_key", "`?key=`: a JSON object a line for each replica; 404")    \
+    X(query_key, "GET", "/query_key", "`?key=`: its replicas, as JSON; 404")                    \
     X(batch_query_keys, "GET", "/batch_query_keys",                                             \
-      "`?keys=a,b`: the same for up to 64 keys, as JSON")                                       \
+      "`?keys=a,b`: the same for up to 64 keys")                                                \
     X(get_segments_detail, "GET", "/get_segments_detail",                                       \
-      "name, address, capacity, used and state of each node, as JSON")                          \
+      "name, address, capacity, used and status of each node, as JSON")                         \
     X(query_segment, "GET", "/query_segment", "`?segment=`: used and capacity; 404")            \
+    X(segments_status, "GET", "/api/v1/segments/status",                                        \
+      "`?segment=`: `OK`, or `UNMOUNTING` of a node that is drained or not heard; 404")         \
     X(summary, "GET", "/metrics/summary", "memory and clients, in one line")                    \
     X(metrics, "GET", "/metrics",                                                               \
       "our metrics, `yuebing_auth_open`, and `master_*`, `segment_*` for boards")               \
     X(role, "GET", "/role", "`leader` for the directory, `client` for a node")                  \
     X(ha_status, "GET", "/ha_status",                                                           \
-      "`enabled` is false: there is one directory, which remembers by its cluster file")        \
+      "`serving`: there is one directory, which remembers by its cluster file")                 \
     X(leader, "GET", "/leader", "address of the directory")                                     \
     X(kv_events, "GET", "/kv_events/status", "`enabled` is false")                              \
+    X(drain_jobs, "POST", "/api/v1/drain_jobs",                                                 \
+      "501, with the remedy: `yuebing drain NAME`, which waits for its end")                    \
+    X(drain_jobs, "GET", "/api/v1/drain_jobs/query", "the same")                                \
+    X(drain_jobs, "POST", "/api/v1/drain_jobs/cancel", "the same")                              \
+    X(tenant_quotas, "GET PUT DELETE", "/api/v1/tenant_quotas",                                 \
+      "409, as theirs without tenants")                    \
     X(remove_all, "POST", "/api/v1/remove_all",                                                 \
       "removes the tenant's keys (`?force=true`: held ones too); needs the secret, or loopback " \
       "where there is none")
@@ -708,9 +814,11 @@ typedef void answer_fn(struct yb_known_http *known, const struct yb_http_asked *
 
 static const struct yb_known_path paths[] = {
 #define X(function, methods, path, help) {methods, path, help},
-    GET_OF_DIRECTORY_MAP(X)
+    OF_DIRECTORY_MAP(X)
 #undef X
-        {"GET", "/health", "`OK` as long as the process lives"},
+        {"GET", "/health",
+         "200 as long as the process lives: of `mooncake_master` JSON with `status`, `role` and "
+         "`service_ready`, of the others `OK`"},
     {"GET PUT DELETE", "/metadata",
      "`?key=`: values of the metadata server; 404 `metadata not found`; 400 for an address "
      "(`rpc_meta`) that is kept already"},
@@ -719,7 +827,7 @@ static const struct yb_known_path paths[] = {
 
 static answer_fn *const answers[] = {
 #define X(function, methods, path, help) function,
-    GET_OF_DIRECTORY_MAP(X)
+    OF_DIRECTORY_MAP(X)
 #undef X
         health,
     metadata,

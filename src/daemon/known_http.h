@@ -4,15 +4,19 @@
  *
  *     GET /get_all_segments      text: the names of the nodes, one a line; empty without any
  *     GET /get_all_keys          text: the keys of the tenant, one a line
- *     GET /query_key?key=        text: one JSON object a line for each replica; 404
+ *     GET /query_key?key=        JSON: a row for each replica; 404
  *     GET /batch_query_keys?keys=a,b   JSON: the same for several keys, at most 64
- *     GET /get_segments_detail   JSON: name, address, capacity, used and state of each node
+ *     GET /get_segments_detail   JSON: name, address, capacity, used and status of each node
  *     GET /query_segment?segment=     text: used and capacity; 404
+ *     GET /api/v1/segments/status?segment=   JSON: the node's status; 404
  *     GET /metrics               ours, and theirs that we have a number for
  *     GET /metrics/summary       text: one line
  *     GET /health /role /ha_status /leader /kv_events/status
  *     POST /api/v1/remove_all    JSON: how many (H1 of observe/http.h)
+ *     /api/v1/drain_jobs, /api/v1/tenant_quotas   JSON: a refusal, with what to do instead
  *     GET, PUT, DELETE /metadata?key=  of compat/metadata.h; 404 "metadata not found"
+ *
+ * Shapes of answers are those of the known system's master; a field more is ours.
  *
  * What the directory knows is asked by a client of its own, which is opened at the first question.
  *

@@ -70,8 +70,8 @@ def _():
         until(lambda: answers(metrics, "/health"), "the master is there")
         expect(ask(metrics, "/get_all_segments") == (200, ""), "none: empty")
         with Command("mooncake_client", f"--port={node}", f"--http_port={client}",
-                     f"--master_server_address=127.0.0.1:{rpc}", "--global_segment_size=16 MB",
-                     "--host", "127.0.0.1", "--protocol=tcp"):
+                     "--enable_http_server", f"--master_server_address=127.0.0.1:{rpc}",
+                     "--global_segment_size=16 MB", "--host", "127.0.0.1", "--protocol=tcp"):
             name = f"127.0.0.1:{node}"
             until(lambda: ask(metrics, "/get_all_segments")[1] == name + "\n", "the segment")
             put = subprocess.run([PROGRAM, "put", "a/b c", "--directory", f"127.0.0.1:{rpc}"],
@@ -81,28 +81,49 @@ def _():
             until(lambda: ask(metrics, "/get_all_keys")[1] == "a/b c\n", "the key")
             key = urllib.parse.quote("a/b c")
             code, text = ask(metrics, f"/query_key?key={key}")
-            found = json.loads(text)
-            expect(code == 200 and found["size_"] == 5000 and
-                   found["transport_endpoint_"] == name, text)
-            expect(ask(metrics, "/query_key?key=a")[0] == 404, "a beginning is no key")
+            found = json.loads(text)["data"]
+            expect(code == 200 and len(found) == 1 and found[0]["size_"] == 5000 and
+                   found[0]["transport_endpoint_"] == name, text)
+            code, text = ask(metrics, "/query_key?key=a")
+            expect(code == 404 and json.loads(text)["error_code"] == -704, "a beginning is no key")
             expect(ask(metrics, "/query_key")[0] == 400, "no key")
             found = json.loads(ask(metrics, f"/batch_query_keys?keys={key},none")[1])["data"]
-            expect(found["a/b c"]["ok"] and not found["none"]["ok"], str(found))
-            found = json.loads(ask(metrics, "/get_segments_detail")[1])["segments"]
-            expect(found[0]["name"] == name and found[0]["capacity"] == 16 << 20, str(found))
+            expect(found["a/b c"]["ok"] and found["a/b c"]["values"][0]["size_"] == 5000 and
+                   not found["none"]["ok"] and found["none"]["values"] is None, str(found))
+            found = json.loads(ask(metrics, "/get_segments_detail")[1])
+            expect(found["total_segments"] == 1 and found["segments"][0]["segment_name"] == name and
+                   found["segments"][0]["size_bytes"] == 16 << 20 and
+                   found["segments"][0]["status"] == "OK", str(found))
             code, text = ask(metrics, f"/query_segment?segment={name}")
-            expect(code == 200 and "Capacity(bytes) : 16777216" in text, text)
+            lines = text.splitlines()
+            expect(code == 200 and lines[0] == name and lines[1].startswith("Used(bytes): ") and
+                   lines[2] == "Capacity(bytes) : 16777216", text)
             expect(ask(metrics, "/query_segment?segment=no")[0] == 404, "no such segment")
+            code, text = ask(metrics, f"/api/v1/segments/status?segment={name}")
+            found = json.loads(text)
+            expect(code == 200 and (found["success"], found["status"], found["status_name"]) ==
+                   (True, 1, "OK"), text)
+            code, text = ask(metrics, "/api/v1/segments/status?segment=no")
+            expect(code == 404 and json.loads(text)["error_code"] == -101, text)
+            for method, path in (("POST", ""), ("GET", "/query?job_id=1"), ("POST", "/cancel")):
+                code, text = ask(metrics, "/api/v1/drain_jobs" + path, method)
+                expect(code == 501 and "yuebing drain" in json.loads(text)["error_message"], text)
+            expect(ask(metrics, "/api/v1/tenant_quotas")[0] == 409, "no quotas over HTTP")
             code, text = ask(metrics, "/metrics")
             for line in ("yuebing_auth_open 1", "master_active_clients 1",
                          "master_total_capacity_bytes 16777216",
                          f'segment_total_capacity_bytes{{segment="{name}"}} 16777216'):
                 expect(code == 200 and line in text.splitlines(), line)
             expect("Clients: 1" in ask(metrics, "/metrics/summary")[1], "the summary")
-            expect(json.loads(ask(metrics, "/role")[1])["role"] == "leader", "the role")
-            expect(json.loads(ask(client, "/role")[1])["role"] == "client", "a client's role")
-            expect(json.loads(ask(metrics, "/leader")[1])["leader"] == f"127.0.0.1:{rpc}", "who")
-            expect(json.loads(ask(metrics, "/ha_status")[1])["enabled"] is False, "ha")
+            found = json.loads(ask(metrics, "/health")[1])
+            expect((found["status"], found["role"], found["service_ready"]) ==
+                   ("ok", "leader", True), str(found))
+            expect(ask(metrics, "/role") == (200, "leader"), "the role")
+            expect(ask(client, "/role") == (200, "client"), "a client's role")
+            expect(json.loads(ask(metrics, "/leader")[1])["leader_address"] == f"127.0.0.1:{rpc}",
+                   "who")
+            expect(ask(metrics, "/ha_status") == (200, "serving"), "ha")
+            expect(json.loads(ask(metrics, "/kv_events/status")[1])["enabled"] is False, "events")
             expect(ask(client, "/health") == (200, "OK"), "a client's health")
             expect("yuebing_node" in ask(client, "/metrics")[1], "a client's metrics")
             expect(json.loads(ask(metrics, "/healthz")[1])["auth"] == "open", "open")
@@ -115,7 +136,7 @@ def _():
             expect(found == {"directory": f"127.0.0.1:{rpc}", "node": name, "tenant": "default"},
                    str(found))
             code, text = ask(metrics, "/api/v1/remove_all?force=true", "POST")
-            expect(code == 200 and json.loads(text)["removed"] == 1, text)
+            expect(code == 200 and json.loads(text)["removed_count"] == 1, text)
             until(lambda: ask(metrics, "/get_all_keys")[1] == "", "no key")
         until(lambda: ask(metrics, "/get_all_segments")[1] == "", "the segment is gone")
     expect(master.code == 0, master.err)
@@ -161,18 +182,52 @@ def _():
     refused("mooncake_http_metadata_server", "--ports=1")
 
 
+@case("every flag of the known commands is taken")
+def _():
+    old = ("--kv_events_model_name=m", "--kv_events_tenant_id=t", "--kv_events_lora_name=l",
+           "--kv_events_additional_salt=s", "--kv_events_block_size=16", "--kv_events_dp_rank=0",
+           "--snapshot_payload_store_type=s3", "--snapshot_payload_backend_type=s3",
+           "--snapshot_catalog_backend_type=redis", "--snapshot_catalog_backend_connstring=c")
+    both = ("--vmodule=a=1", "--nolog_prefix", "--logbufsecs=0", "--log_link=x", "--undefok=x",
+            "--use_mmap_arena_allocator", "--mmap_arena_pool_size=1", "--stop_logging_if_full_disk")
+    rpc, metrics, node = free_port(), free_port(), free_port()
+    with folder() as path:
+        with open(path + "/flags", "w", encoding="ascii") as file:
+            file.write(f"mooncake_master\n# ports\n  --metrics_port={metrics} \n-rpc_port={rpc}\n")
+        with Command("mooncake_master", "--rpc_port=1", f"--flagfile={path}/flags", "--v=1",
+                     "--rpc_address=127.0.0.1", *old, *both) as master:
+            until(lambda: answers(metrics, "/health"), "the master is where the file says")
+            with Command("mooncake_client", f"--port={node}", "--host=127.0.0.1",
+                         f"--master_server_address=127.0.0.1:{rpc}", "--tenant_id=team",
+                         "--global_segment_size=16MB", *both) as client:
+                until(lambda: ask(metrics, "/get_all_segments")[1] != "", "the segment")
+                with socket.socket(socket.AF_UNIX) as unix:
+                    unix.connect(f"\0mooncake_client_{node}.sock")
+                    expect(json.loads(unix.makefile().readline())["tenant"] == "team", "whose")
+        expect(client.code == 0 and "http at" not in client.out, "no port unless it is asked for")
+        expect(master.code == 0, master.err)
+        refused("mooncake_master", f"--flagfile={path}/none")
+        with open(path + "/flags", "w", encoding="ascii") as file:
+            file.write("--no_such_flag=1\n")
+        refused("mooncake_master", f"--flagfile={path}/flags")
+    port = free_port()
+    with Command("mooncake_http_metadata_server", f"--port={port}", "--log-level", "DEBUG"):
+        until(lambda: answers(port, "/health"), "it is there")
+
+
 @case("a file of flags counts less than the command line")
 def _():
     with folder() as path:
         rpc, metrics, other = free_port(), free_port(), free_port()
         with open(path + "/master.yaml", "w", encoding="ascii") as file:
             file.write(f"# of a chart\nrpc_port: {rpc}\nmetrics_port: \"{other}\"  # later\n"
-                       "rpc_address: 127.0.0.1\nclient_live_ttl_sec: 60\n")
+                       "rpc_address: 127.0.0.1\nclient_live_ttl_sec: 7\nof_a_newer_one: 1\n")
         with Command("mooncake_master", f"--config_path={path}/master.yaml",
                      f"--metrics_port={metrics}") as master:
             until(lambda: answers(metrics, "/health"), "the master is there")
-            expect(json.loads(ask(metrics, "/leader")[1])["leader"] == f"127.0.0.1:{rpc}", "where")
-        expect("client_live_ttl_sec" in master.err, master.err)
+            expect(json.loads(ask(metrics, "/leader")[1])["leader_address"] ==
+                   f"127.0.0.1:{rpc}", "where")
+        expect("of_a_newer_one" in master.err and "client_live" not in master.err, master.err)
 
 
 @case("a secret is asked for where there is one, and none is not allowed where it is required")
