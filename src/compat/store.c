@@ -136,7 +136,7 @@ yb_compat_fill(int32_t *codes, uint32_t count, int32_t code)
 
 bool
 yb_compat_items_init(struct yb_compat_items *items, const yb_compat_key *keys, uint32_t count,
-                     int32_t *codes_out)
+                     int32_t unfit, int32_t *codes_out)
 {
     *items = (struct yb_compat_items){
         .items = calloc(count, sizeof(*items->items)),
@@ -149,7 +149,7 @@ yb_compat_items_init(struct yb_compat_items *items, const yb_compat_key *keys, u
     for (uint32_t i = 0; i < count; i++) {
         if (keys[i].iov_base == NULL || keys[i].iov_len == 0 ||
             keys[i].iov_len > YB_CLIENT_KEY_BYTES_MAX) {
-            codes_out[i] = YB_COMPAT_INVALID_KEY;
+            codes_out[i] = unfit;
             continue;
         }
         items->items[items->count].key = keys[i].iov_base;

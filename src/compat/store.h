@@ -88,8 +88,8 @@ struct yb_compat_value {
     uint32_t count;
 };
 
-/* For each key 1, 0 or a code; what is there is held for the lease's time (RULES D1). Not set up:
- * -600 each. */
+/* For each key 1, 0 or a code; what is there is held for the lease's time (RULES D1). A key that
+ * cannot be is not there. Not set up: -600 each. */
 void yb_compat_store_exist(struct yb_compat_store *store, const yb_compat_key *keys, uint32_t count,
                            int32_t *codes_out);
 
@@ -149,8 +149,10 @@ enum yb_compat_put {
     YB_COMPAT_PUT_PARTS,   /* ... an empty value is 0, and nothing is stored. */
     YB_COMPAT_PUT_BATCH,   /* put_batch: of equal keys the first counts. */
     YB_COMPAT_PUT_FROM,    /* put_from: an empty value is 0, and nothing is stored. */
-    YB_COMPAT_PUT_BUFFERS, /* batch_put_from, ..._multi_buffers: of equal keys the last counts;
-                            * an empty value is -600. */
+    YB_COMPAT_PUT_BUFFERS, /* batch_put_from: of equal keys the last counts; an empty value is
+                            * -600. */
+    YB_COMPAT_PUT_PIECES,  /* ..._multi_buffers, sessions: of equal keys the first counts; an empty
+                            * value is -600; one node may be preferred. */
 };
 
 /* 0 or a code for each key. A value that is there already is left as it is, and that is 0; with

@@ -65,7 +65,8 @@ yb_compat_store_get_into(struct yb_compat_store *store, const yb_compat_key *key
     if (codes != NULL) {
         yb_compat_fill(codes, count, YB_COMPAT_INVALID_PARAMS);
     }
-    if (codes != NULL && yb_compat_items_init(&items, keys, count, codes)) {
+    if (codes != NULL &&
+        yb_compat_items_init(&items, keys, count, YB_COMPAT_OBJECT_NOT_FOUND, codes)) {
         for (uint32_t i = 0; i < count; i++) {
             codes_out[i] = codes[i]; /* Of keys that cannot be. */
         }
@@ -195,7 +196,7 @@ yb_compat_store_get(struct yb_compat_store *store, const yb_compat_key *keys, ui
     fetch.iov = count > 0 ? calloc(count, sizeof(*fetch.iov)) : NULL;
     if (codes != NULL && fetch.iov != NULL && fetch.room > 0) {
         yb_compat_fill(codes, count, YB_COMPAT_INVALID_PARAMS);
-        if (yb_compat_items_init(&fetch.items, keys, count, codes)) {
+        if (yb_compat_items_init(&fetch.items, keys, count, YB_COMPAT_OBJECT_NOT_FOUND, codes)) {
             for (uint32_t i = 0; i < count; i++) {
                 buffers_out[i].code = codes[i];
             }
@@ -234,7 +235,7 @@ look_up(struct yb_client *client, const yb_compat_key *keys, uint32_t count, uin
     };
     struct yb_compat_items items;
 
-    if (!yb_compat_items_init(&items, keys, count, codes)) {
+    if (!yb_compat_items_init(&items, keys, count, YB_COMPAT_OBJECT_NOT_FOUND, codes)) {
         return false;
     }
     yb_compat_items_run(client, YB_CLIENT_OP_EXIST, items.items, items.count, &call);

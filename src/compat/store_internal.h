@@ -117,10 +117,10 @@ struct yb_compat_items {
     uint32_t count;
 };
 
-/* Make an item of each key of 1..1024 bytes; the other keys' codes are -400. Returns false: no
+/* Make an item of each key of 1..1024 bytes; the others have the code `unfit`. Returns false: no
  * memory. */
 bool yb_compat_items_init(struct yb_compat_items *items, const yb_compat_key *keys, uint32_t count,
-                          int32_t *codes_out);
+                          int32_t unfit, int32_t *codes_out);
 void yb_compat_items_fini(struct yb_compat_items *items);
 
 /* Run an operation over items, in as many batches as it takes: every item has a status. */
@@ -159,8 +159,6 @@ YB_CHECKED enum yb_status yb_compat_copy(struct yb_compat_store *store, void *to
 
 /* End all sessions; nobody is inside. */
 void yb_compat_sessions_end(struct yb_compat_store *store, struct yb_client *client);
-
-/* ---- store_dummy.c ---- */
 
 /* ---- zero.c ---- */
 

@@ -38,7 +38,7 @@ exist_some(struct yb_client *client, const yb_compat_key *keys, uint32_t count, 
     };
     struct yb_compat_items items;
 
-    if (!yb_compat_items_init(&items, keys, count, codes_out)) {
+    if (!yb_compat_items_init(&items, keys, count, 0, codes_out)) {
         return;
     }
     yb_compat_items_run(client, YB_CLIENT_OP_EXIST, items.items, items.count, &call);
@@ -92,7 +92,7 @@ yb_compat_store_size(struct yb_compat_store *store, const yb_compat_key *key)
     }
     if (key->iov_base == NULL || key->iov_len == 0 || key->iov_len > YB_CLIENT_KEY_BYTES_MAX) {
         yb_compat_store_leave(store);
-        return YB_COMPAT_INVALID_KEY;
+        return YB_COMPAT_OBJECT_NOT_FOUND;
     }
     yb_compat_items_run(client, YB_CLIENT_OP_GET, &item, 1, &call);
     yb_compat_store_leave(store);
@@ -116,7 +116,8 @@ yb_compat_store_remove(struct yb_compat_store *store, const yb_compat_key *keys,
     if (client == NULL) {
         return;
     }
-    if (count > 0 && yb_compat_items_init(&items, keys, count, codes_out)) {
+    if (count > 0 &&
+        yb_compat_items_init(&items, keys, count, YB_COMPAT_OBJECT_NOT_FOUND, codes_out)) {
         yb_compat_items_run(client, YB_CLIENT_OP_REMOVE, items.items, items.count, &call);
         for (uint32_t i = 0; i < items.count; i++) {
             codes_out[items.keys[i]] = yb_compat_code(items.items[i].status, YB_COMPAT_CALL_REMOVE);

@@ -36,16 +36,15 @@ yb_compat_replicate_fits(const struct yb_compat_replicate *replicate, enum yb_co
     if (replicate == NULL) {
         return true;
     }
-    if (replicate->replica_num < 0 || replicate->replica_num > YB_CLIENT_REPLICAS_MAX ||
-        replicate->nof_replica_num != 0 || replicate->dfs_replica_num < 0 ||
-        replicate->dfs_replica_num > 1 || replicate->replica_num == 0) {
+    if (replicate->replica_num <= 0 || replicate->nof_replica_num != 0 ||
+        replicate->dfs_replica_num < 0 || replicate->dfs_replica_num > 1) {
         return false;
     }
     if (replicate->soft_pin_action > YB_COMPAT_SOFT_PIN_DISABLE ||
         (replicate->soft_pin_has_ttl && replicate->soft_pin_action != YB_COMPAT_SOFT_PIN_ENABLE)) {
         return false;
     }
-    if (replicate->same_node && kind != YB_COMPAT_PUT_BUFFERS) {
+    if (replicate->same_node && kind != YB_COMPAT_PUT_PIECES) {
         return false;
     }
     return replicate->groups == NULL || replicate->group_count == count;
@@ -63,7 +62,10 @@ yb_compat_replicate_read(const struct yb_compat_replicate *replicate,
     if (replicate->soft_pin_has_ttl) {
         soft_pin_ms = replicate->soft_pin_ttl_ms;
     }
-    put->replicas = (uint32_t)replicate->replica_num;
+    /* As many as there can be (RULES D4). */
+    put->replicas = replicate->replica_num < YB_CLIENT_REPLICAS_MAX
+                        ? (uint32_t)replicate->replica_num
+                        : YB_CLIENT_REPLICAS_MAX;
     put->soft_pin = replicate->soft_pin_action == YB_COMPAT_SOFT_PIN_ENABLE && soft_pin_ms > 0;
     put->soft_pin_ms = soft_pin_ms < SOFT_PIN_MS_MAX ? soft_pin_ms : SOFT_PIN_MS_MAX;
     put->hard_pin = replicate->hard_pin;
@@ -285,7 +287,7 @@ yb_compat_store_put(struct yb_compat_store *store, const yb_compat_key *keys,
     }
     if (count == 0 || !yb_compat_replicate_fits(call->replicate, call->kind, count) ||
         (copies(call->kind) && store->local_buffer_bytes == 0) ||
-        !yb_compat_items_init(&items, keys, count, codes_out)) {
+        !yb_compat_items_init(&items, keys, count, YB_COMPAT_INVALID_KEY, codes_out)) {
         yb_compat_store_leave(store);
         return;
     }
@@ -315,7 +317,7 @@ yb_compat_put_staged(struct yb_compat_store *store, struct yb_client *client,
                      const struct yb_compat_replicate *replicate)
 {
     const struct yb_compat_put_call call = {
-        .kind = YB_COMPAT_PUT_BUFFERS,
+        .kind = YB_COMPAT_PUT_PIECES,
         .replicate = replicate,
     };
     struct yb_client_item item = {

@@ -309,7 +309,7 @@ yb_compat_store_get_session_start(struct yb_compat_store *store, const yb_compat
         return;
     }
     if (count == 0 || (made = calloc(count, sizeof(struct yb_compat_session *))) == NULL ||
-        !yb_compat_items_init(&items, keys, count, codes_out)) {
+        !yb_compat_items_init(&items, keys, count, YB_COMPAT_OBJECT_NOT_FOUND, codes_out)) {
         free(made);
         yb_compat_store_leave(store);
         return;
@@ -653,8 +653,8 @@ yb_compat_store_put_session_start(struct yb_compat_store *store, const yb_compat
     if (client == NULL) {
         return;
     }
-    if (count == 0 || !yb_compat_replicate_fits(replicate, YB_COMPAT_PUT_BUFFERS, count) ||
-        !yb_compat_items_init(&items, keys, count, codes_out)) {
+    if (count == 0 || !yb_compat_replicate_fits(replicate, YB_COMPAT_PUT_PIECES, count) ||
+        !yb_compat_items_init(&items, keys, count, YB_COMPAT_INVALID_KEY, codes_out)) {
         yb_compat_store_leave(store);
         return;
     }

@@ -47,6 +47,8 @@ def test_names_that_are_imported():
     assert store.PROCESSING is store.TaskStatus.PROCESSING
     assert store.KVCACHE is store.ObjectDataType.KVCACHE
     assert not hasattr(store, "ENABLE")
+    assert str(store.ReplicaStatus.COMPLETE) == f"{store.COMPLETE}" == "ReplicaStatus.COMPLETE"
+    assert store.COMPLETE == 3
 
 
 def stubs_of(module):

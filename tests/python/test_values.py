@@ -257,6 +257,7 @@ def test_ranges_of_many_values_into_many_buffers(store):
     # Lists of unlike length: codes in the shape of the destinations.
     assert store.get_into_ranges([first.ptr], [["a"]], [[[0, 1, 2]]], [[[0]]], [[[1]]]) == \
         [[[INVALID] * 3]]
+    assert store.get_into_ranges([first.ptr], [], [], [], []) == [[[INVALID]]]
     # Inside of a registered buffer the room is what is left of it.
     assert store.get_into_ranges([first.ptr + 990], [["a"]], [[[0, 5]]], [[[0, 0]]],
                                  [[[10, 6]]])[0][0][0] == 10
@@ -388,6 +389,26 @@ def test_what_a_config_asks_for(store):
     config = ReplicateConfig()
     config.replica_num = 0
     assert store.put("l", b"v", config) == INVALID
+    config.replica_num = 100  # As many as there can be.
+    assert store.put("l", b"v", config) == 0 and store.get("l") == b"v"
+
+
+def test_of_equal_keys_the_last_counts_or_of_pieces_the_first(store):
+    memory = Memory(8, b"12345678")
+    assert store.batch_put_from(["k", "k"], [memory.ptr, memory.ptr + 4], [4, 4]) == [0, 0]
+    assert store.get("k") == b"5678"
+    assert store.batch_put_from_multi_buffers(
+        ["l", "l"], [[memory.ptr], [memory.ptr + 4]], [[4], [4]]) == [0, 0]
+    assert store.get("l") == b"1234"
+
+
+def test_a_key_that_cannot_be_is_not_there(store):
+    memory = Memory(8)
+    for key in ("", "x" * 1025):
+        assert store.put(key, b"v") < 0 and store.put_from(key, memory.ptr, 8) < 0
+        assert store.is_exist(key) == 0 and store.batch_is_exist([key, "k"]) == [0, 0]
+        assert store.get(key) == b"" and store.get_size(key) == MISSING
+        assert store.get_into(key, memory.ptr, 8) == MISSING and store.remove(key) == MISSING
 
 
 def test_the_same_node_is_preferred_by_multi_buffers_alone(store):
@@ -400,6 +421,8 @@ def test_the_same_node_is_preferred_by_multi_buffers_alone(store):
     assert store.put_from_with_metadata("k", memory.ptr, memory.ptr, 4, 4, config) == -1
     assert store.batch_put_from_multi_buffers(["k"], [[memory.ptr]], [[8]], config) == [0]
     assert store.get("k") == b"12345678"
+    assert store.batch_put_session_start(["s"], [4], config) == [0]  # A session takes it, too.
+    assert store.batch_put_session_revoke(["s"]) == [0]
 
 
 def test_setup_by_name(master, store):

@@ -712,7 +712,7 @@ test_compat_store_more__what_is_to_lie_on_one_node_does(void **state)
     struct yb_compat_store *left = open_store(own, 0);
     struct yb_compat_replica replicas[KEYS];
     struct yb_compat_replicate replicate;
-    struct yb_compat_put_call call = {.kind = YB_COMPAT_PUT_BUFFERS, .replicate = &replicate};
+    struct yb_compat_put_call call = {.kind = YB_COMPAT_PUT_PIECES, .replicate = &replicate};
     const struct iovec piece = {.iov_base = (void *)(uintptr_t) "value", .iov_len = 5};
     struct yb_compat_value values[KEYS];
     yb_compat_key keys[KEYS];

@@ -25,7 +25,16 @@ _SEGMENT_BYTES_MIN = 1024
 
 # ---- enums --------------------------------------------------------------------------------------
 
-class ObjectDataType(_enum.IntEnum):
+class _Named(_enum.IntEnum):
+    """A number that is written by its name, in every version of Python."""
+
+    __str__ = _enum.Enum.__str__
+
+    def __format__(self, spec):
+        return format(str(self), spec)
+
+
+class ObjectDataType(_Named):
     UNKNOWN = 0
     KVCACHE = 1
     TENSOR = 2
@@ -38,13 +47,13 @@ class ObjectDataType(_enum.IntEnum):
     GENERAL = 9
 
 
-class SoftPinAction(_enum.IntEnum):
+class SoftPinAction(_Named):
     PRESERVE = 0
     ENABLE = 1
     DISABLE = 2
 
 
-class ReplicaStatus(_enum.IntEnum):
+class ReplicaStatus(_Named):
     UNDEFINED = 0
     INITIALIZED = 1
     PROCESSING = 2
@@ -53,12 +62,12 @@ class ReplicaStatus(_enum.IntEnum):
     FAILED = 5
 
 
-class TaskType(_enum.IntEnum):
+class TaskType(_Named):
     REPLICA_COPY = 0
     REPLICA_MOVE = 1
 
 
-class TaskStatus(_enum.IntEnum):
+class TaskStatus(_Named):
     PENDING = 0
     PROCESSING = 1
     SUCCESS = 2

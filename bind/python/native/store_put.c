@@ -9,8 +9,7 @@ struct put {
     uint32_t count;
     enum yb_compat_put kind;
     bool upsert;
-    bool same_node; /* It knows prefer_alloc_in_same_node; the others refuse it. */
-    bool equal;     /* All lists were as long as the keys'. */
+    bool equal; /* All lists were as long as the keys'. */
 };
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -211,7 +210,7 @@ run(PyObject *self, const struct put *put, int32_t *codes_out)
     if (store == NULL) {
         return false;
     }
-    if (!put->equal || (put->replicate != NULL && put->replicate->same_node && !put->same_node)) {
+    if (!put->equal) {
         for (uint32_t i = 0; i < put->count; i++) {
             codes_out[i] = YB_COMPAT_INVALID_PARAMS;
         }
@@ -485,7 +484,7 @@ YB_PY_DEFINE(batch_upsert_from, 3, false, "keys", "buffer_ptrs", "sizes", "confi
 YB_PY_DEFINE(batch_put_from_multi_buffers, 3, false, "keys", "all_buffer_ptrs", "all_sizes",
              "config")
 {
-    struct put put = {.kind = YB_COMPAT_PUT_BUFFERS, .same_node = true};
+    struct put put = {.kind = YB_COMPAT_PUT_PIECES};
 
     if (!yb_py_keys(call, argument[0], &put.keys, &put.count) ||
         !yb_py_values(call, argument[1], argument[2], put.count, &put.values, &put.equal) ||

@@ -152,7 +152,7 @@ YB_PY_DEFINE(batch_put_session_start, 2, false, "keys", "sizes", "config")
     if (!yb_py_store_ready(self)) {
         return nothing_yet();
     }
-    if (sizes.count != count || (replicate != NULL && replicate->same_node)) {
+    if (sizes.count != count) {
         return yb_py_repeat(YB_COMPAT_INVALID_PARAMS, count);
     }
     codes = yb_py_room(call, count, sizeof(*codes));
@@ -372,9 +372,7 @@ YB_PY_DEFINE(get_into_ranges, 5, false, "buffer_ptrs", "all_keys", "all_dst_offs
             return NULL;
         }
         if (counts[i] != all.bases.count) {
-            PyErr_Format(PyExc_ValueError, "get_into_ranges() has %u buffers and %u lists",
-                         all.bases.count, counts[i]);
-            return NULL;
+            return Py_BuildValue("[[[i]]]", YB_COMPAT_INVALID_PARAMS);
         }
     }
     if (!count_keys(call, tuples[0], counts[0], &keys_max)) {
