@@ -88,15 +88,16 @@ def _():
 
 @case("a link that is broken is named, with the node and the remedy")
 def _():
-    with Serve("--memory", "64m", command="serve") as store:
+    # However long the questions take, who is stopped stays a member.
+    with Serve("--memory", "64m", "--directory-lease-ms", "60000", command="serve") as store:
         second = Serve("--memory", "64m", "--directory", store.address, "--name", "second",
                        command="node").begin()
         try:
             second.process.send_signal(signal.SIGSTOP)
-            states, links = verify(store.address, "--timeout-ms", "3000")
+            states, links = verify(store.address, "--timeout-ms", str(3000 * SLOWER))
             expect(states["metadata map"] == "broken", f"{links}")
             expect("second" in links["metadata map"]["text"], f"{links}")
-            states, links = verify(store.address, "--timeout-ms", "500", "--conductor",
+            states, links = verify(store.address, "--timeout-ms", str(500 * SLOWER), "--conductor",
                                    store.address)
             expect(states["end-to-end reuse"] == "broken", f"{links}")
             expect("no conductor answers" in links["end-to-end reuse"]["text"], f"{links}")
