@@ -8,6 +8,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,6 +142,45 @@ test_object__what_was_stored_is_read_whole_and_in_parts(void **state)
     assert_int_equal(block_load(&ground, 99, 0, 1), YB_NOT_FOUND);
     ground_fini(&ground);
     (void)state;
+}
+
+/* Calls of this process that read and wrote, as the kernel counts them. False: it does not. */
+static bool
+calls_so_far(uint64_t *reads_out, uint64_t *writes_out)
+{
+    FILE *file = fopen("/proc/self/io", "re");
+    bool known =
+        file != NULL && fscanf(file, "rchar: %*u wchar: %*u syscr: %" SCNu64 " syscw: %" SCNu64,
+                               reads_out, writes_out) == 2;
+
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return known;
+}
+
+/* What one call moves nobody else on that processor can interrupt, where a kernel is made so. */
+static void
+test_object__no_call_moves_much_of_a_file(void **state)
+{
+    const uint64_t size = 4u << 20;
+    const uint64_t calls = size / (128u << 10);
+    struct object_ground ground;
+    uint64_t reads, writes, reads_then, writes_then;
+
+    (void)state;
+    if (!calls_so_far(&reads, &writes)) {
+        skip();
+    }
+    ground_init(&ground);
+    ground_start(&ground);
+    assert_true(calls_so_far(&reads, &writes));
+    assert_int_equal(block_store(&ground, 1, 1, size), YB_OK);
+    assert_int_equal(block_load(&ground, 1, 1, size), YB_OK);
+    assert_true(calls_so_far(&reads_then, &writes_then));
+    assert_true(writes_then - writes >= calls);
+    assert_true(reads_then - reads >= calls);
+    ground_fini(&ground);
 }
 
 static void
@@ -778,6 +819,7 @@ main(void)
         cmocka_unit_test(test_object__no_tenant_reaches_into_anothers_names),
         cmocka_unit_test(test_object__a_record_with_one_wrong_bit_is_corrupt),
         cmocka_unit_test(test_object__what_was_stored_is_read_whole_and_in_parts),
+        cmocka_unit_test(test_object__no_call_moves_much_of_a_file),
         cmocka_unit_test(test_object__another_key_with_the_same_hash_is_a_miss),
         cmocka_unit_test(test_object__the_highest_grant_is_found),
         cmocka_unit_test(test_object__a_restart_finds_what_was_resident),

@@ -28,7 +28,7 @@
 #define PARTS          "_part"
 #define PART_OLD_S     (24 * 3600)
 #define PIECES_MAX     64
-#define STEP_BYTES     (128u << 10) /* Of a GET whose bytes somebody wants to sum while warm. */
+#define STEP_BYTES     (128u << 10) /* That one call moves at most: see step(). */
 #define PUT_TRIES      3            /* A folder may be swept away between its making and its use. */
 #define PATH_BYTES     (YB_OBJECT_NAME_MAX + 8)
 #define CANCELLED_FLAG 1u
@@ -182,9 +182,12 @@ gather(const struct yb_object_bytes *bytes, uint32_t *at, struct iovec pieces[PI
     return count;
 }
 
-/* Read the pieces that one step holds, or the first in part. */
+/* Move the pieces that one step holds, or the first in part. Of a GET they are summed while they
+ * are warm. And a kernel without preemption copies what one call asks for into the large folios of
+ * a page cache before anybody else gets that processor, whatever the priority: megabytes kept a
+ * conductor from an answer for milliseconds. */
 static ssize_t
-read_step(int fd, const struct iovec *pieces, int count, uint64_t offset)
+step(int fd, bool writes, const struct iovec *pieces, int count, uint64_t offset)
 {
     const struct iovec part = {pieces->iov_base, STEP_BYTES};
     size_t bytes = 0;
@@ -193,8 +196,12 @@ read_step(int fd, const struct iovec *pieces, int count, uint64_t offset)
     while (whole < count && bytes + pieces[whole].iov_len <= STEP_BYTES) {
         bytes += pieces[whole++].iov_len;
     }
-    return whole == 0 ? preadv(fd, &part, 1, (off_t)offset)
-                      : preadv(fd, pieces, whole, (off_t)offset);
+    if (whole == 0) {
+        pieces = &part;
+        whole = 1;
+    }
+    return writes ? pwritev(fd, pieces, whole, (off_t)offset)
+                  : preadv(fd, pieces, whole, (off_t)offset);
 }
 
 /* Move all of the pieces, however little each call does. Returns 0, or an errno; ENODATA: the file
@@ -204,12 +211,9 @@ move_all(int fd, struct yb_object_request *request, struct iovec *pieces, int co
          uint64_t *offset)
 {
     bool writes = request->verb != YB_OBJECT_GET;
-    bool steps = !writes && request->came != NULL;
 
     while (count > 0) {
-        ssize_t moved = writes  ? pwritev(fd, pieces, count, (off_t)*offset)
-                        : steps ? read_step(fd, pieces, count, *offset)
-                                : preadv(fd, pieces, count, (off_t)*offset);
+        ssize_t moved = step(fd, writes, pieces, count, *offset);
 
         if (moved < 0 && errno == EINTR) {
             continue;
@@ -218,7 +222,7 @@ move_all(int fd, struct yb_object_request *request, struct iovec *pieces, int co
             return moved < 0 ? errno : writes ? EIO : ENODATA;
         }
         *offset += (uint64_t)moved;
-        if (steps) {
+        if (!writes && request->came != NULL) {
             request->came(request, *offset - request->offset);
         }
         while (count > 0 && (size_t)moved >= pieces->iov_len) {
