@@ -266,17 +266,17 @@ run_beside(struct bench *bench, uint32_t tokens, enum beside kind, uint64_t *ask
     const struct yb_measure_machine machine = yb_measure_machine_now();
     const uint64_t bytes = yb_bench_load_bytes(bench->load);
     const uint64_t begun_ns = yb_measure_now_ns();
-    bool ok = true;
+    bool ok = yb_bench_load_switch(bench->load, kind != QUIET);
 
-    yb_bench_load_switch(bench->load, kind != QUIET);
     if (kind == ALONE) {
         yb_demo_pause(*asked_ns);
     } else {
-        ok = measure(bench, tokens, FIGURE_HASHES, round_out->us);
+        ok = ok && measure(bench, tokens, FIGURE_HASHES, round_out->us);
     }
     *asked_ns = yb_measure_now_ns() - begun_ns;
     round_out->cpu = yb_measure_machine_busy(&machine);
-    yb_bench_load_switch(bench->load, false); /* Waits for what is under way, which counts, too. */
+    /* It waits for what is under way, which counts, too. */
+    ok = yb_bench_load_switch(bench->load, false) && ok;
     round_out->gbps = (double)(yb_bench_load_bytes(bench->load) - bytes) /
                       (double)(yb_measure_now_ns() - begun_ns);
     return ok;
@@ -450,6 +450,7 @@ yb_bench_conductor(struct yb_cli *cli)
     uint32_t token_count = 4;
     uint32_t instance_count = 1;
     struct bench bench = {.cli = cli, .rounds = 5};
+    const bool beside = yb_cli_option(cli, "beside") != NULL;
     json_t *rows = json_array();
     int code = YB_CLI_EXIT_FAILED;
     bool ok;
@@ -464,11 +465,10 @@ yb_bench_conductor(struct yb_cli *cli)
     bench.clients = (uint32_t)clients;
     bench.instances = (uint32_t)instances[0];
     memset(bench.sockets, 0xff, sizeof(bench.sockets));
-    ok = bench_open(&bench, &source);
-    if (ok && yb_cli_option(cli, "beside") != NULL) {
+    if (beside) { /* A process: before this one has threads. */
         bench.load = yb_bench_load_open(cli);
-        ok = bench.load != NULL;
     }
+    ok = (!beside || bench.load != NULL) && bench_open(&bench, &source);
     for (uint32_t i = 0; ok && i < token_count; i++) {
         json_t *row = row_of(&bench, (uint32_t)tokens[i]);
 

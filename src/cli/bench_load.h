@@ -5,9 +5,12 @@
  * Some threads put blocks, which make room for each other and go down to the tiers below, and read
  * them again, all the time that the load is on.
  *
- * Threads   One that opens, switches and closes; its own are joined by close. If the one that opens
- *           has a real-time priority (chrt -r 2), the load's are one below: what is measured is
- *           then whether it gets in the way of somebody who goes first.
+ * It is a process of its own, as it is where a conductor answers: what both had in common, memory
+ * and the locks of its mapping, would be measured otherwise.
+ *
+ * Threads   One that opens, switches and closes; it forks: open before there are others. If it has
+ *           a real-time priority (chrt -r 2), the load's is one below: what is measured is then
+ *           whether it gets in the way of somebody who goes first.
  */
 #ifndef YB_CLI_BENCH_LOAD_H
 #define YB_CLI_BENCH_LOAD_H
@@ -22,8 +25,9 @@ struct yb_bench_load;
 /* Begin, switched off, in the store that the configuration names. Returns NULL, having said why. */
 struct yb_bench_load *yb_bench_load_open(struct yb_cli *cli);
 
-/* Switch it on, or off: what is under way ends, and no more begins. Returns when that is so. */
-void yb_bench_load_switch(struct yb_bench_load *load, bool on);
+/* Switch it on, or off: what is under way ends, and no more begins. Returns when that is so. False:
+ * its process has ended. */
+bool yb_bench_load_switch(struct yb_bench_load *load, bool on);
 
 /* Bytes that it has moved so far. */
 uint64_t yb_bench_load_bytes(const struct yb_bench_load *load);
