@@ -45,6 +45,16 @@ yb_directory_count(struct yb_directory *directory, enum yb_directory_stat stat, 
 }
 
 void
+yb_directory_count_status(struct yb_directory *directory, enum yb_directory_stat stat,
+                          enum yb_status status)
+{
+    if (directory->shard != NULL) {
+        yb_stats_add_at(directory->shard, directory->stats_first + (uint32_t)stat,
+                        yb_stats_status_index(status), 0, 1);
+    }
+}
+
+void
 yb_directory_observe(struct yb_directory *directory, enum yb_directory_stat stat, uint64_t value)
 {
     if (directory->shard != NULL) {

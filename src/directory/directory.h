@@ -71,8 +71,8 @@ struct yb_helper_pool;
     X(REPAIRED,    COUNTER,   COUNT,       "copies",           NULL, NULL,                          \
       "copies made to have as many replicas as wanted, or to drain a node")                         \
     X(REPAIRED_BYTES, COUNTER, BYTES,      "copied",           NULL, NULL, "bytes of such copies")  \
-    X(REPAIR_FAILED, COUNTER, COUNT,       "copies_failed",    NULL, NULL,                          \
-      "such copies that failed, to be tried again")                                                 \
+    X(REPAIR_FAILED, COUNTER, COUNT,       "copies_failed",    &yb_stats_label_status, NULL,        \
+      "such copies that failed, to be tried again, by why")                                         \
     X(DECLINED,    COUNTER,   COUNT,       "declined",         NULL, NULL,                          \
       "blocks that clients' reuse gates told of having declined")                                   \
     X(REPAIRS_LOST, COUNTER,  COUNT,       "repairs_lost",     NULL, NULL,                          \

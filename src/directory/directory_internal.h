@@ -294,6 +294,10 @@ yb_directory_now_ms(const struct yb_directory *directory)
 void yb_directory_count(struct yb_directory *directory, enum yb_directory_stat stat,
                         uint64_t delta);
 
+/* Of a metric with a cell for each status: one more there. */
+void yb_directory_count_status(struct yb_directory *directory, enum yb_directory_stat stat,
+                               enum yb_status status);
+
 void yb_directory_observe(struct yb_directory *directory, enum yb_directory_stat stat,
                           uint64_t value);
 

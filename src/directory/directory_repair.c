@@ -210,14 +210,19 @@ count_copies(struct yb_directory_copy *copy)
 {
     struct yb_directory *directory = copy->directory;
     struct yb_wire_copy_answers answers = {.answers = {.count = 0}};
+    enum yb_status status = copy->call.status;
 
-    if (!copy->call.answered || copy->call.status != YB_OK ||
-        yb_wire_copy_answers_decode(copy->reply, copy->call.reply_body_bytes, &answers, NULL) !=
-            YB_OK) {
+    if (status == YB_OK) {
+        status =
+            yb_wire_copy_answers_decode(copy->reply, copy->call.reply_body_bytes, &answers, NULL);
+    }
+    if (status != YB_OK) {
         answers.answers.count = 0;
     }
     for (uint32_t i = 0; i < copy->count; i++) {
-        struct yb_wire_copy_answer answer = {.status = (int32_t)YB_PEER_LOST};
+        /* An answer that is too short tells nothing of the rest. */
+        struct yb_wire_copy_answer answer = {
+            .status = (int32_t)(status != YB_OK ? status : YB_PEER_LOST)};
 
         if (i < answers.answers.count) {
             yb_wire_copy_answer_at(&answers.answers, i, &answer);
@@ -228,7 +233,8 @@ count_copies(struct yb_directory_copy *copy)
             yb_directory_count(directory, YB_DIRECTORY_STAT_REPAIRED, 1);
             yb_directory_count(directory, YB_DIRECTORY_STAT_REPAIRED_BYTES, copy->sizes[i]);
         } else {
-            yb_directory_count(directory, YB_DIRECTORY_STAT_REPAIR_FAILED, 1);
+            yb_directory_count_status(directory, YB_DIRECTORY_STAT_REPAIR_FAILED,
+                                      (enum yb_status)answer.status);
             yb_directory_repair_after(directory, yb_directory_now(directory) + directory->lease_ns);
         }
     }

@@ -79,7 +79,8 @@ extern const struct yb_stats_label yb_node_label_instructed;
     X(DESCENDED_BYTES, COUNTER, BYTES, "descended", NULL, NULL, "bytes of such blocks")             \
     X(LOADED,       COUNTER, COUNT, "loaded", NULL, NULL, "blocks that came up from below")         \
     X(LOADED_BYTES, COUNTER, BYTES, "loaded", NULL, NULL, "bytes of such blocks")                   \
-    X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", NULL, NULL, "loads that a tier could not do")   \
+    X(LOADS_FAILED, COUNTER, COUNT, "loads_failed", &yb_stats_label_status, NULL,                   \
+      "loads that a tier could not do, by why")                                                     \
     X(JOINED,       COUNTER, COUNT, "joined", NULL, NULL, "readers that joined a load under way")   \
     X(LOAD_TIME,    HISTOGRAM, NANOSECONDS, "load", &yb_node_label_tier, NULL,                      \
       "how long loads took, by the tier that a block came from")                                    \
@@ -91,8 +92,8 @@ extern const struct yb_stats_label yb_node_label_instructed;
       "readers that left a load before its end: cancelled, late, or gone")                          \
     X(LOADS_CANCELLED, COUNTER, COUNT, "loads_cancelled", NULL, NULL,                               \
       "loads that ended early, because the last of their readers had left")                         \
-    X(KILLS_FAILED, COUNTER, COUNT, "kills_failed", NULL, NULL,                                     \
-      "kills and flushes that a tier could not do, to be tried again")                              \
+    X(KILLS_FAILED, COUNTER, COUNT, "kills_failed", &yb_stats_label_status, NULL,                   \
+      "kills and flushes that a tier could not do, to be tried again, by why")                      \
     X(BELOW_LOST,   COUNTER, COUNT, "below_lost", NULL, NULL,                                       \
       "blocks that a tier below has not any more: reclaimed, or spoilt")                            \
     X(FOUND,        COUNTER, COUNT, "found", &yb_node_label_tier, NULL,                             \

@@ -138,7 +138,7 @@ on_killed(struct yb_tier_op *op, enum yb_status status)
     killing->left--;
     if (status != YB_OK && !killing->node->stopping) {
         killing->failed |= (uint8_t)(1u << level);
-        yb_node_count(killing->node, YB_NODE_STAT_KILLS_FAILED, 1);
+        yb_node_count_status(killing->node, YB_NODE_STAT_KILLS_FAILED, status);
     }
     killing_end(killing);
 }
@@ -274,7 +274,7 @@ on_flushed(struct yb_tier_op *op, enum yb_status status)
         flushing->fall = NULL;
         answer_falls(node);
     } else if (status != YB_OK) {
-        yb_node_count(node, YB_NODE_STAT_KILLS_FAILED, 1);
+        yb_node_count_status(node, YB_NODE_STAT_KILLS_FAILED, status);
     }
 }
 

@@ -252,7 +252,7 @@ on_loaded(struct yb_tier_op *op, enum yb_status status)
         if (status == YB_TIMED_OUT || status == YB_CANCELLED) {
             loading->tried = 0; /* No tier's fault: whoever has joined since finds it there. */
         } else if (status != YB_NOT_FOUND) { /* What is about to be lost is found no more. */
-            yb_node_count(node, YB_NODE_STAT_LOADS_FAILED, 1);
+            yb_node_count_status(node, YB_NODE_STAT_LOADS_FAILED, status);
         }
         yb_node_count(node, YB_NODE_STAT_LOADS_CANCELLED,
                       status == YB_CANCELLED && !is_awaited(loading));

@@ -567,12 +567,11 @@ with_stats(uint32_t number, struct yb_node_options *options)
 }
 
 static uint64_t
-not_taken(struct store_world *world, enum yb_status why)
+counted(struct store_world *world, enum yb_node_stat stat, enum yb_status why)
 {
     uint32_t first = store_node(world, 0)->life->node->stats_first;
 
-    return yb_stats_counter(stats, first + YB_NODE_STAT_STORES_FAILED, yb_stats_status_index(why),
-                            0);
+    return yb_stats_counter(stats, first + (uint32_t)stat, yb_stats_status_index(why), 0);
 }
 
 static void
@@ -624,9 +623,10 @@ test_tiers__what_a_tier_will_never_take_is_offered_once(void **state)
 
 /* A disk that is full is no disk that fails, for whoever looks at the numbers. */
 static void
-test_tiers__what_a_tier_does_not_take_is_counted_by_why(void **state)
+test_tiers__what_a_tier_does_not_do_is_counted_by_why(void **state)
 {
     struct store_world *world;
+    uint64_t value = 0;
 
     (void)state;
     assert_int_equal(yb_stats_create(&stats), YB_OK);
@@ -634,14 +634,21 @@ test_tiers__what_a_tier_does_not_take_is_counted_by_why(void **state)
                                                       .nodes = 1,
                                                       .clients = 1,
                                                       .tiers = 1,
+                                                      .pool_bytes = 96u * 1024u,
                                                       .tune_node = with_stats});
     faults(world, 0)->store_full = 3;
     put_many(world);
     faults(world, 0)->store_fail = 2;
     DO(world, {STEP_PUT, .key = MANY, .value = 1}, {STEP_PUT, .key = MANY + 1, .value = 1},
        {STEP_WAIT, .ms = 300});
-    assert_int_equal(not_taken(world, YB_NO_SPACE), 3);
-    assert_int_equal(not_taken(world, YB_IO), 2);
+    faults(world, 0)->load_fail = 1; /* Of a block that memory has not any more. */
+    (void)store_get(world, 0, MANY / 2, &value);
+    faults(world, 0)->kill_fail = 2;
+    DO(world, {STEP_REMOVE, .key = MANY - 1}, {STEP_WAIT, .ms = 300});
+    assert_int_equal(counted(world, YB_NODE_STAT_STORES_FAILED, YB_NO_SPACE), 3);
+    assert_int_equal(counted(world, YB_NODE_STAT_STORES_FAILED, YB_IO), 2);
+    assert_int_equal(counted(world, YB_NODE_STAT_LOADS_FAILED, YB_IO), 1);
+    assert_int_equal(counted(world, YB_NODE_STAT_KILLS_FAILED, YB_IO), 2);
     store_steps_end(world);
     yb_stats_destroy(&stats);
 }
@@ -957,7 +964,7 @@ main(void)
         cmocka_unit_test(test_tiers__what_is_removed_on_its_way_down_does_not_come_back),
         cmocka_unit_test(test_tiers__what_the_disk_refuses_the_object_store_takes),
         cmocka_unit_test(test_tiers__what_a_tier_will_never_take_is_offered_once),
-        cmocka_unit_test(test_tiers__what_a_tier_does_not_take_is_counted_by_why),
+        cmocka_unit_test(test_tiers__what_a_tier_does_not_do_is_counted_by_why),
         cmocka_unit_test(test_tiers__a_disk_that_failed_is_used_again_without_a_restart),
         cmocka_unit_test(test_tiers__what_a_disk_does_not_have_any_more_when_it_is_back_is_gone),
         cmocka_unit_test(

@@ -140,13 +140,13 @@ const FAILURES = {
   conductor_instances_expired_total: n => `${n} engines have stopped reporting: they get no more requests`,
   conductor_requests_forgotten_total: n => `${n} requests were never reported as ended`,
   directory_died_total: n => `${n} nodes have lost their lease: their blocks are not found until they are back`,
-  directory_copies_failed_total: n => `${n} copies between nodes failed`,
+  directory_copies_failed_total: (n, row) => `${n} copies between nodes failed (${row.labels.status ?? 'unknown'})`,
   directory_repairs_lost_total: n => `${n} blocks lost their last copy but one and could not be repaired`,
-  node_loads_failed_total: n => `${n} blocks could not be read from a tier below memory`,
+  node_loads_failed_total: (n, row) => `${n} blocks could not be read from a tier below memory (${row.labels.status ?? 'unknown'})`,
   node_stores_failed_total: (n, row) => ['NO_SPACE', 'QUOTA'].includes(row.labels.status)
     ? `${n} blocks stay in memory alone: a tier below is full, or its write budget is spent (${row.labels.status})`
     : `${n} blocks could not be stored in a tier below memory (${row.labels.status ?? 'unknown'})`,
-  node_kills_failed_total: n => `${n} removed blocks could not be marked so on a tier below memory`,
+  node_kills_failed_total: (n, row) => `${n} removed blocks could not be marked so on a tier below memory (${row.labels.status ?? 'unknown'})`,
   node_pins_lapsed_total: n => `${n} pins ran out unreleased: a reader died, or forgot them`,
   net_connect_failed_total: (n, row) => `${n} connections could not be made (${row.labels.status ?? 'unknown'})`,
   object_errors_total: (n, row) => `${n} requests to the object store failed (${Object.values(row.labels).join(', ')})`};
