@@ -20,6 +20,7 @@ const struct yb_cli_option yb_cli_demo_options[] = {
     {"seconds", "N", "that a column takes, of the last four a third; default 40"},
     {"chaos", NULL,
      "run the pool, and the pool while links, a node, the directory and the object store fail"},
+    {"conductors", "N", "run the pool, and the pool with N conductors, which are asked in turns"},
     {"million", NULL, "one request of a million tokens, fetched from the object store by a window"},
     {"tokens", "N", "that this one has; default 1000000"},
     {"rollout", NULL, "many answers to each of many prompts: by groups, and any chunk anywhere"},
@@ -50,6 +51,7 @@ yb_cli_demo(struct yb_cli *cli, int argc, char **argv)
         return yb_cli_demo_store(cli);
     }
     if (!yb_cli_option_number(cli, "seconds", 1, SECONDS_MAX, &wish.seconds) ||
+        !yb_cli_option_number(cli, "conductors", 1, YB_DEMO_CONDUCTORS, &wish.conductors) ||
         !yb_cli_option_number(cli, "tokens", TOKENS_LEAST, TOKENS_MAX, &tokens) ||
         !yb_cli_option_number(cli, "answers", ANSWERS_LEAST, ANSWERS_MAX, &answers)) {
         return YB_CLI_EXIT_REFUSED;

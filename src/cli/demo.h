@@ -24,6 +24,7 @@ struct yb_demo_wish {
     uint64_t seconds;       /* That a main column takes. */
     const char *only;       /* One column; NULL: all. */
     bool chaos;             /* The pool, and the pool in chaos. */
+    uint64_t conductors;    /* The pool, and the pool with so many; 0: not asked for. */
     bool leave;             /* Also on a terminal. */
 };
 
@@ -49,7 +50,7 @@ struct yb_demo_header {
     uint32_t processors;
 };
 
-#define YB_DEMO_COLUMNS 8u
+#define YB_DEMO_COLUMNS 9u
 
 /* `columns[i]`'s times are compared with those of `columns[beside[i]]`. Of a column that was not
  * run `asked` is 0. */

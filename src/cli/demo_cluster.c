@@ -15,7 +15,7 @@
 #include "cli/measure.h"
 
 #define WORDS_MAX  64u
-#define WORD_BYTES 160u
+#define WORD_BYTES 512u
 #define ALL_NS     (30 * YB_NS_PER_S) /* Until the conductor knows everybody. */
 #define LOOK_NS    (20 * YB_NS_PER_MS)
 #define SSD_BYTES  "256m"
@@ -125,6 +125,18 @@ await_ready(struct yb_demo_cluster *cluster, uint32_t index, const char *what)
     return ready;
 }
 
+/* Have dashboards that are started from now on show the process whose HTTP is there. */
+static void
+watch(struct yb_demo_cluster *cluster, const char *http)
+{
+    size_t used = strlen(cluster->watch);
+
+    if (http != NULL) {
+        (void)snprintf(cluster->watch + used, sizeof(cluster->watch) - used, "%s%s",
+                       used > 0 ? "," : "", http);
+    }
+}
+
 /* Where it was before, if it was. */
 static struct line
 directory_line(const struct yb_demo_cluster *cluster)
@@ -152,7 +164,7 @@ start_directory(struct yb_demo_cluster *cluster)
     ready = await_ready(cluster, DIRECTORY, "the directory");
     keep_text(ready, "published", cluster->directory);
     keep_text(ready, "http", cluster->admin);
-    (void)snprintf(cluster->watch, sizeof(cluster->watch), "%s", cluster->admin);
+    watch(cluster, cluster->admin);
     json_decref(ready);
     return ready != NULL;
 }
@@ -193,12 +205,8 @@ start_nodes(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
     }
     for (uint32_t i = 0; i < YB_DEMO_NODES; i++) {
         json_t *ready = await_ready(cluster, first + i, "a node");
-        const char *http = json_string_value(json_object_get(ready, "http"));
-        size_t used = strlen(cluster->watch);
 
-        if (http != NULL) {
-            (void)snprintf(cluster->watch + used, sizeof(cluster->watch) - used, ",%s", http);
-        }
+        watch(cluster, json_string_value(json_object_get(ready, "http")));
         json_decref(ready);
         if (ready == NULL) {
             return false;
@@ -214,7 +222,7 @@ mode_of(const struct yb_demo_shape *shape)
 }
 
 static bool
-start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
+start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape, uint32_t number)
 {
     struct line line = begin("conductor");
     json_t *ready;
@@ -223,6 +231,7 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     add_two(&line, "--mode", mode_of(shape));
     add_number(&line, "--block-tokens", shape->block_tokens);
     add_two(&line, "--conductor-heat-ms", HEAT_MS);
+    add_number(&line, "--conductor-number", number);
     if (cluster->watch[0] != '\0') { /* Its dashboard shows all of the cluster. */
         add_two(&line, "--http-watch", cluster->watch);
     }
@@ -235,11 +244,41 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     if (!launch(cluster, &line)) {
         return false;
     }
-    cluster->conductor_index = cluster->server_count - 1;
-    ready = await_ready(cluster, cluster->conductor_index, "the conductor");
-    keep_text(ready, "http", cluster->conductor);
+    ready = await_ready(cluster, cluster->server_count - 1, "a conductor");
+    keep_text(ready, "http", cluster->conductors[number]);
+    watch(cluster, cluster->conductors[number]);
     json_decref(ready);
     return ready != NULL;
+}
+
+/* The first one last: its dashboard shows the others, too. */
+static bool
+start_conductors(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
+{
+    bool started = true;
+
+    YB_ASSERT(shape->conductors > 0 && shape->conductors <= YB_DEMO_CONDUCTORS);
+    cluster->conductor_first = cluster->server_count;
+    cluster->conductor_count = shape->conductors;
+    for (uint32_t i = shape->conductors; i > 0 && started; i--) {
+        started = start_conductor(cluster, shape, i - 1);
+    }
+    return started;
+}
+
+/* All conductors, as an engine is told of them. */
+static void
+add_conductors(struct line *line, const struct yb_demo_cluster *cluster)
+{
+    char urls[WORD_BYTES] = "";
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < cluster->conductor_count; i++) {
+        used += (size_t)snprintf(urls + used, sizeof(urls) - used, "%shttp://%s", i > 0 ? "," : "",
+                                 cluster->conductors[i]);
+        YB_ASSERT(used < sizeof(urls));
+    }
+    add_two(line, "--conductor", urls);
 }
 
 static bool
@@ -268,8 +307,7 @@ launch_engine(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
     add_number(&line, "--block-bytes", shape->block_bytes);
     add_two(&line, "--parts", "2");
     add_number(&line, "--pool", shape->pool_blocks);
-    (void)snprintf(text, sizeof(text), "http://%s", cluster->conductor);
-    add_two(&line, "--conductor", text);
+    add_conductors(&line, cluster);
     if (!shape->pool) {
         add(&line, "--no-store");
         return launch(cluster, &line);
@@ -312,17 +350,22 @@ start_engines(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape
     return true;
 }
 
-/* Whether the conductor knows of all of them. */
+/* Whether each conductor knows of all of them. */
 static bool
 all_known(struct yb_curl *curl, const struct yb_demo_cluster *cluster,
           const struct yb_demo_shape *shape)
 {
-    json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/conductor", NULL, NULL);
-    json_int_t instances = json_integer_value(json_object_get(told, "instances"));
-    json_int_t nodes = json_integer_value(json_object_get(told, "nodes"));
+    bool known = true;
 
-    json_decref(told);
-    return instances == shape->engines && (!shape->pool || nodes >= YB_DEMO_NODES);
+    for (uint32_t i = 0; i < cluster->conductor_count && known; i++) {
+        json_t *told = yb_ask_by(curl, cluster->conductors[i], "/v1/conductor", NULL, NULL);
+        json_int_t instances = json_integer_value(json_object_get(told, "instances"));
+        json_int_t nodes = json_integer_value(json_object_get(told, "nodes"));
+
+        json_decref(told);
+        known = instances == shape->engines && (!shape->pool || nodes >= YB_DEMO_NODES);
+    }
+    return known;
 }
 
 static bool
@@ -344,7 +387,7 @@ await_all(struct yb_demo_cluster *cluster, const struct yb_demo_shape *shape)
     }
     if (!known) {
         (void)snprintf(cluster->why, sizeof(cluster->why),
-                       "the conductor does not know of all engines and nodes");
+                       "a conductor does not know of all engines and nodes");
     }
     yb_curl_destroy(&curl);
     return known;
@@ -438,7 +481,7 @@ yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
     if (shape->pool && (!start_directory(cluster) || !start_nodes(cluster, shape))) {
         return false;
     }
-    return start_conductor(cluster, shape) && start_engines(cluster, shape) &&
+    return start_conductors(cluster, shape) && start_engines(cluster, shape) &&
            await_all(cluster, shape);
 }
 
@@ -481,7 +524,10 @@ yb_demo_cluster_cut(const struct yb_demo_cluster *cluster, struct yb_demo_links 
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < cluster->server_count; i++) {
-        if (cluster->servers[i].pid > 0 && i != cluster->conductor_index) {
+        bool conductor = i >= cluster->conductor_first &&
+                         i < cluster->conductor_first + cluster->conductor_count;
+
+        if (cluster->servers[i].pid > 0 && !conductor) {
             pids[count++] = cluster->servers[i].pid;
         }
     }

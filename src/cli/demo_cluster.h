@@ -2,8 +2,8 @@
  *
  * demo_cluster.h -- a whole cluster on this machine, as processes of this program.
  *
- *     directory, conductor, 3 nodes (memory, disk, a folder of objects that is far away),
- *     2 engines for prefill, 2 for decode; or as many that do both
+ *     directory, one or more conductors, 3 nodes (memory, disk, a folder of objects that is far
+ *     away), 2 engines for prefill, 2 for decode; or as many that do both
  *
  * All listen on ports of their own on loopback; the folders are below one that goes with the
  * cluster.
@@ -17,19 +17,24 @@
 #include "cli/ask.h"
 #include "cli/demo_links.h"
 #include "cli/demo_process.h"
+#include "yuebing/sched.h"
 
-#define YB_DEMO_NODES     3u
-#define YB_DEMO_ENGINES   4u /* At most. */
-#define YB_DEMO_PROCESSES (2u + YB_DEMO_NODES + YB_DEMO_ENGINES)
+#define YB_DEMO_NODES      3u
+#define YB_DEMO_ENGINES    4u /* At most. */
+#define YB_DEMO_CONDUCTORS YB_SCHED_CONDUCTORS_MAX
+#define YB_DEMO_PROCESSES  (1u + YB_DEMO_NODES + YB_DEMO_CONDUCTORS + YB_DEMO_ENGINES)
+/* Those that a dashboard shows beside its own: the directory, nodes, other conductors. */
+#define YB_DEMO_WATCHED (YB_DEMO_NODES + YB_DEMO_CONDUCTORS)
 
 /* What a cluster is like. */
 struct yb_demo_shape {
-    bool pool;        /* Engines share blocks in the nodes; or each has its own memory alone. */
-    bool classes;     /* Stores are of another class than loads. */
-    bool ahead;       /* Blocks are loaded ahead. */
-    uint32_t engines; /* How many; 0: somebody else computes. */
-    bool coupled;     /* Each does both; otherwise the first half is for prefill. */
-    bool disks;       /* Nodes have them. */
+    bool pool;           /* Engines share blocks in the nodes; or each has its own memory alone. */
+    bool classes;        /* Stores are of another class than loads. */
+    bool ahead;          /* Blocks are loaded ahead. */
+    uint32_t engines;    /* How many; 0: somebody else computes. */
+    uint32_t conductors; /* Side by side; at least one. */
+    bool coupled;        /* Each does both; otherwise the first half is for prefill. */
+    bool disks;          /* Nodes have them. */
     uint64_t
         load_rate; /* Bytes per second of an engine's link to the store; 0: as fast as it is. */
     const char *model;
@@ -51,11 +56,12 @@ struct yb_demo_cluster {
     char folder[YB_DEMO_FOLDER];
     struct yb_demo_server servers[YB_DEMO_PROCESSES]; /* In the order in which they started. */
     uint32_t server_count;
-    uint32_t conductor_index; /* Which of them it is. */
+    uint32_t conductor_first; /* Which of them is the first conductor. */
+    uint32_t conductor_count;
     char directory[YB_ADDRESS_TEXT_BYTES];
-    char conductor[YB_ADDRESS_TEXT_BYTES];                         /* Its HTTP. */
-    char admin[YB_ADDRESS_TEXT_BYTES];                             /* The directory's. */
-    char watch[(1 + YB_DEMO_NODES) * (YB_ADDRESS_TEXT_BYTES + 1)]; /* That, and the nodes'. */
+    char conductors[YB_DEMO_CONDUCTORS][YB_ADDRESS_TEXT_BYTES]; /* Their HTTP, by number. */
+    char admin[YB_ADDRESS_TEXT_BYTES];                          /* The directory's. */
+    char watch[YB_DEMO_WATCHED * (YB_ADDRESS_TEXT_BYTES + 1)];  /* What a dashboard shows. */
     struct yb_demo_engine engines[YB_DEMO_ENGINES];
     pid_t sweeper; /* Removes the folder when nobody else can; its pipe's end tells it so. */
     int sweeper_fd;
@@ -63,7 +69,7 @@ struct yb_demo_cluster {
     char why[YB_CURL_ERROR_BYTES]; /* What went wrong. */
 };
 
-/* Start one, and wait until the conductor knows all of it. False: `why` says what did not; stop it
+/* Start one, and wait until each conductor knows all of it. False: `why` says what did not; stop it
  * all the same. */
 bool yb_demo_cluster_start(struct yb_demo_cluster *cluster, const struct yb_cli *cli,
                            const struct yb_demo_shape *shape);
@@ -81,7 +87,7 @@ void yb_demo_cluster_kill_node(struct yb_demo_cluster *cluster, uint32_t node);
 bool yb_demo_cluster_restart_directory(struct yb_demo_cluster *cluster);
 
 /* Cut links between the processes, and those to engines from outside, as yb_demo_links_cut() does.
- * A question to the conductor is spared: whoever does not hear its decision leaves a request that
+ * A question to a conductor is spared: whoever does not hear its decision leaves a request that
  * is taken for running until the conductor forgets it, after minutes. */
 int yb_demo_cluster_cut(const struct yb_demo_cluster *cluster, struct yb_demo_links *links,
                         double share);

@@ -134,21 +134,35 @@ engine_settled(struct yb_curl *curl, const struct yb_demo_engine *engine)
     return settled;
 }
 
+/* Add a conductor's account; false: something of it is not over yet, or it does not answer. */
 static bool
-conductor_settled(struct yb_demo_column *column, const struct yb_demo_cluster *cluster,
-                  struct yb_curl *curl)
+add_audit(struct yb_demo_column *column, struct yb_curl *curl, const char *http)
 {
-    json_t *told = yb_ask_by(curl, cluster->conductor, "/v1/audit", NULL, NULL);
+    json_t *told = yb_ask_by(curl, http, "/v1/audit", NULL, NULL);
     uint64_t open = yb_ask_number(told, "open");
     uint64_t watched = yb_ask_number(json_object_get(told, "open_for"), "watched");
     bool settled;
 
-    column->issued = yb_ask_number(told, "issued");
-    column->terminal = yb_ask_number(told, "terminal");
-    column->watched = watched < open ? watched : open;
-    column->open = open - column->watched;
-    settled = told != NULL && column->open == 0 && yb_ask_number(told, "requests") == 0;
+    watched = watched < open ? watched : open;
+    column->issued += yb_ask_number(told, "issued");
+    column->terminal += yb_ask_number(told, "terminal");
+    column->watched += watched;
+    column->open += open - watched;
+    settled = told != NULL && open == watched && yb_ask_number(told, "requests") == 0;
     json_decref(told);
+    return settled;
+}
+
+static bool
+conductors_settled(struct yb_demo_column *column, const struct yb_demo_cluster *cluster,
+                   struct yb_curl *curl)
+{
+    bool settled = true;
+
+    column->issued = column->terminal = column->watched = column->open = 0;
+    for (uint32_t i = 0; i < cluster->conductor_count; i++) {
+        settled = add_audit(column, curl, cluster->conductors[i]) && settled;
+    }
     return settled;
 }
 
@@ -161,7 +175,7 @@ yb_demo_column_ask(struct yb_demo_column *column, struct yb_demo_cluster *cluste
     bool settled = false;
 
     while (!settled && yb_clock_now(clock) < until_ns) {
-        settled = conductor_settled(column, cluster, curl);
+        settled = conductors_settled(column, cluster, curl);
         for (uint32_t i = 0; i < YB_DEMO_ENGINES && settled; i++) {
             settled =
                 cluster->engines[i].http[0] == '\0' || engine_settled(curl, &cluster->engines[i]);
@@ -176,9 +190,16 @@ yb_demo_column_ask(struct yb_demo_column *column, struct yb_demo_cluster *cluste
         add_engine(column, told);
         json_decref(told);
     }
+    column->conductors = cluster->conductor_count;
+    for (uint32_t i = 0; i < cluster->conductor_count; i++) {
+        json_t *told = yb_ask_by(curl, cluster->conductors[i], "/v1/conductor", NULL, NULL);
+
+        column->decisions[i] = yb_ask_number(told, "decisions");
+        json_decref(told);
+    }
     if (!settled) {
         (void)snprintf(cluster->why, sizeof(cluster->why),
-                       "engines and conductor did not come to rest within 30 s");
+                       "engines and conductors did not come to rest within 30 s");
     }
     return settled;
 }

@@ -9,6 +9,8 @@
  *     no reuse         no two prompts share anything: what the pool costs when it brings nothing
  *     slow link        loads come through a link on which they hardly pay
  *
+ * Beside the pool alone, when they are asked for: chaos, and several conductors.
+ *
  * The last two are shorter, and each stands beside a run with own caches alone.
  *
  * Time passes for requests as much faster than in the trace as computing does, and so many of the
@@ -43,12 +45,13 @@
 #define SHORT           3u  /* The short columns take that part of a long one's time. */
 #define SLOW_LINK_BYTES (20u << 20)
 #define POOL            2u /* Which of the acts is the pool as it is. */
+#define CONDUCTORS      4u /* In the act with several, unless it is said how many. */
 
 /* A run: which cluster, which requests. */
 struct act {
     const char *name;
     const char *doing;
-    bool pool, classes, ahead, unique, brief, chaos;
+    bool pool, classes, ahead, unique, brief, chaos, several;
     uint64_t load_rate;
     uint32_t beside; /* With which act its times are compared. */
 };
@@ -89,11 +92,16 @@ static const struct act acts[YB_DEMO_COLUMNS] = {
               "and the object store is slow, then gone",
      WITH_POOL,
      .chaos = true,
-     .beside = 2},
+     .beside = POOL},
+    {.name = "conductors",
+     .doing = "the pool, with several conductors side by side, which are asked in turns",
+     WITH_POOL,
+     .several = true,
+     .beside = POOL},
 };
 
 /* In which they are played: the cluster that stays is the pool's. */
-static const uint32_t played[YB_DEMO_COLUMNS] = {0, 1, 3, 4, 5, 6, 7, 2};
+static const uint32_t played[YB_DEMO_COLUMNS] = {0, 1, 3, 4, 5, 6, 7, 8, POOL};
 
 struct live {
     struct yb_cli *cli;
@@ -185,13 +193,16 @@ make_workload(struct live *live)
 /* ---- acts ------------------------------------------------------------------------------------ */
 
 static struct yb_demo_shape
-shape_of(const struct act *act)
+shape_of(const struct live *live, const struct act *act)
 {
+    uint64_t several = live->wish->conductors > 0 ? live->wish->conductors : CONDUCTORS;
+
     return (struct yb_demo_shape){
         .pool = act->pool,
         .classes = act->classes,
         .ahead = act->ahead,
         .engines = YB_DEMO_ENGINES,
+        .conductors = act->several ? (uint32_t)several : 1,
         .disks = true,
         .load_rate = act->load_rate,
         .model = YB_DEMO_MODEL,
@@ -273,7 +284,7 @@ play(struct live *live, uint32_t index)
     struct scene scene = {
         .live = live,
         .act = act,
-        .shape = shape_of(act),
+        .shape = shape_of(live, act),
         .work = {.trace = live->trace,
                  .count = act->brief ? live->brief_count : live->whole_count,
                  .speed = SPEED,
@@ -314,12 +325,17 @@ stop(struct live *live, uint32_t index)
 static bool
 is_wanted(const struct live *live, uint32_t index)
 {
-    const char *only = live->wish->only;
+    const struct yb_demo_wish *wish = live->wish;
+    const struct act *act = &acts[index];
 
-    if (only != NULL) {
-        return strcmp(only, acts[index].name) == 0;
+    if (wish->only != NULL) {
+        return strcmp(wish->only, act->name) == 0;
     }
-    return live->wish->chaos ? acts[index].chaos || index == POOL : !acts[index].chaos;
+    if (wish->chaos || wish->conductors > 0) {
+        return index == POOL || (wish->chaos && act->chaos) ||
+               (wish->conductors > 0 && act->several);
+    }
+    return !act->chaos && !act->several;
 }
 
 /* The last one's cluster is left as it is. */
@@ -383,7 +399,7 @@ linger(const struct live *live)
     fprintf(live->cli->out,
             "\nThe cluster is still there. Its dashboard: http://%s/ (the store's alone: "
             "http://%s/). Ctrl-C ends it.\n",
-            live->cluster.conductor, live->cluster.admin);
+            live->cluster.conductors[0], live->cluster.admin);
     (void)fflush(live->cli->out);
     (void)sigwait(&signals, &number);
     (void)sigprocmask(SIG_UNBLOCK, &signals, NULL);

@@ -117,6 +117,7 @@ start_cluster(struct million *million)
 {
     char memory[24];
     struct yb_demo_shape shape = {
+        .conductors = 1,
         .pool = true,
         .model = MODEL,
         .time_scale = 1,
@@ -176,7 +177,7 @@ be_known(struct million *million)
                   (json_int_t)100000000, "object_latency_us", (json_int_t)FAR_MS * 1000);
 
     json_decref(
-        yb_ask_json(million->curl, million->cluster.conductor, "/v1/register", body, &code));
+        yb_ask_json(million->curl, million->cluster.conductors[0], "/v1/register", body, &code));
     return code == 200;
 }
 
@@ -187,7 +188,7 @@ schedule(struct million *million)
     json_t *question = json_pack("{s:O, s:s, s:i}", "hashes", million->hashes, "model", MODEL,
                                  "input_tokens", (int)million->tokens);
     json_t *decision =
-        yb_ask_json(million->curl, million->cluster.conductor, "/v1/schedule", question, NULL);
+        yb_ask_json(million->curl, million->cluster.conductors[0], "/v1/schedule", question, NULL);
 
     if (!json_is_true(json_object_get(decision, "accepted"))) {
         json_decref(decision);
@@ -199,7 +200,7 @@ schedule(struct million *million)
 static void
 give_up(struct million *million, const json_t *decision)
 {
-    json_decref(yb_ask_json(million->curl, million->cluster.conductor, "/v1/done",
+    json_decref(yb_ask_json(million->curl, million->cluster.conductors[0], "/v1/done",
                             json_pack("{s:I, s:s, s:b}", "decision",
                                       (json_int_t)yb_ask_number(decision, "decision"), "stage",
                                       "ended", "failed", 1),
@@ -270,14 +271,14 @@ tell(struct million *million)
     json_t *audit;
 
     json_decref(yb_ask_json(
-        million->curl, million->cluster.conductor, "/v1/done",
+        million->curl, million->cluster.conductors[0], "/v1/done",
         json_pack("{s:I, s:s, s:I, s:O}", "decision", decision, "stage", "first_token", "ttft_us",
                   (json_int_t)((million->deciding_ns + million->read.took_ns) / YB_NS_PER_US),
                   "instructions", million->verdicts),
         NULL));
-    json_decref(yb_ask_json(million->curl, million->cluster.conductor, "/v1/done",
+    json_decref(yb_ask_json(million->curl, million->cluster.conductors[0], "/v1/done",
                             json_pack("{s:I, s:s}", "decision", decision, "stage", "ended"), NULL));
-    audit = yb_ask_by(million->curl, million->cluster.conductor, "/v1/audit", NULL, NULL);
+    audit = yb_ask_by(million->curl, million->cluster.conductors[0], "/v1/audit", NULL, NULL);
     million->issued = yb_ask_number(audit, "issued");
     million->open = yb_ask_number(audit, "open");
     json_decref(audit);

@@ -104,6 +104,7 @@ static bool
 start(struct rolling *rolling)
 {
     const struct yb_demo_shape shape = {
+        .conductors = 1,
         .pool = true,
         .classes = true,
         .ahead = true,

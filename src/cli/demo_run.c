@@ -42,9 +42,10 @@ struct ride {
     char *prompt;   /* Text; `tokens` lie in it, too. */
     json_t *hashes; /* Names of its blocks. */
     uint32_t answer_tokens;
-    uint64_t asked_ns; /* When somebody was asked last. */
-    bool refused;      /* The conductor had no room, and that alone. */
-    char failed[16];   /* The engine that has just failed; "": none. */
+    uint32_t conductor; /* Whose turn it is: the request is its until it is asked anew. */
+    uint64_t asked_ns;  /* When somebody was asked last. */
+    bool refused;       /* The conductor had no room, and that alone. */
+    char failed[16];    /* The engine that has just failed; "": none. */
     struct yb_demo_served *served;
 };
 
@@ -138,6 +139,12 @@ note_why(struct ride *ride, const char *who, long code)
                    (double)(now_of(ride) - ride->asked_ns) / 1e9);
 }
 
+static const char *
+conductor_of(const struct ride *ride)
+{
+    return ride->run->cluster->conductors[ride->conductor];
+}
+
 /* Ask the conductor. NULL: it does not answer, or not now. */
 static json_t *
 schedule(struct ride *ride)
@@ -152,8 +159,7 @@ schedule(struct ride *ride)
         (void)json_object_set_new(question, "not_at", json_string(ride->failed));
     }
     ride->asked_ns = now_of(ride);
-    decision =
-        yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/schedule", question, &code);
+    decision = yb_ask_json(ride->curl, conductor_of(ride), "/v1/schedule", question, &code);
     if (decision == NULL || code != 200) {
         note_why(ride, "the conductor", code);
         ride->refused = code == REFUSED;
@@ -169,7 +175,7 @@ note_failure(struct ride *ride, const json_t *decision, const char *role, long c
 {
     note_why(ride, text_of(decision, role), code);
     (void)snprintf(ride->failed, sizeof(ride->failed), "%s", text_of(decision, role));
-    json_decref(yb_ask_json(ride->curl, ride->run->cluster->conductor, "/v1/done",
+    json_decref(yb_ask_json(ride->curl, conductor_of(ride), "/v1/done",
                             json_pack("{s:I, s:s, s:b}", "decision",
                                       json_integer_value(json_object_get(decision, "decision")),
                                       "stage", "ended", "failed", 1),
@@ -183,13 +189,13 @@ complete(struct ride *ride, const json_t *decision, const char *role, uint32_t t
 {
     const bool prefill = strcmp(role, "prefill") == 0;
     const char *address = text_of(decision, prefill ? "prefill_address" : "decode_address");
-    json_t *body =
-        json_pack("{s:s, s:i, s:o, s:I, s:I, s:I, s:O}", "prompt", ride->prompt, "max_tokens",
-                  (int)tokens, "kv_transfer_params", params, "decision",
-                  json_integer_value(json_object_get(decision, "decision")), "reuse_tokens",
-                  json_integer_value(json_object_get(decision, "reuse_tokens")), "decided_us",
-                  (json_int_t)((now_of(ride) - decided_ns) / YB_NS_PER_US), "instructions",
-                  json_object_get(decision, "instructions"));
+    json_t *body = json_pack("{s:s, s:i, s:o, s:I, s:i, s:I, s:I, s:O}", "prompt", ride->prompt,
+                             "max_tokens", (int)tokens, "kv_transfer_params", params, "decision",
+                             json_integer_value(json_object_get(decision, "decision")), "conductor",
+                             (int)ride->conductor, "reuse_tokens",
+                             json_integer_value(json_object_get(decision, "reuse_tokens")),
+                             "decided_us", (json_int_t)((now_of(ride) - decided_ns) / YB_NS_PER_US),
+                             "instructions", json_object_get(decision, "instructions"));
     long code = 0;
     json_t *answer;
 
@@ -287,6 +293,7 @@ try_once(struct ride *ride, uint64_t until_ns)
         return false;
     }
     ride->refused = false;
+    ride->conductor = (ride->index + ride->served->tries) % ride->run->cluster->conductor_count;
     decided_ns = now_of(ride);
     decision = schedule(ride);
     if (ride->refused) {

@@ -2,10 +2,10 @@
  *
  * demo_run.h -- requests of a trace, sent to a cluster as a router would, and what came of them.
  *
- * Each request goes to the conductor, with the names of its blocks; then to the engine for prefill
+ * Each request goes to a conductor, with the names of its blocks; then to the engine for prefill
  * that it named, with its instructions; then, with what that one answered, to the engine for
  * decode. The first token is there when the first engine has answered. An engine that fails is not
- * asked again for this request: the conductor is asked for another one.
+ * asked again for this request: a conductor is asked for another one. Several are asked in turns.
  *
  *     demo_work.c     which requests, and how fast they come
  *     demo_run.c      the router: threads, one request after the other
@@ -81,6 +81,8 @@ struct yb_demo_column {
     uint64_t load_failures, store_failures, dropped_stores;
     uint64_t load_predicted_us, load_us;        /* Sums over loads. */
     double ttft_predicted_ns, ttft_measured_ns; /* Sums. */
+    uint32_t conductors;
+    uint64_t decisions[YB_DEMO_CONDUCTORS]; /* Of each. */
     uint64_t issued, terminal, open;
     uint64_t watched;   /* Came ahead of time, and who reads them is open: not in `open`. */
     uint64_t links_cut; /* In chaos. */
@@ -127,7 +129,7 @@ uint64_t yb_demo_ttft(const struct yb_demo_column *column, double share);
 bool yb_demo_column_add_up(struct yb_demo_column *column, const struct yb_demo_served *served,
                            const struct yb_sched_cost *cost);
 
-/* Ask engines and conductor for what they counted. */
+/* Ask engines and conductors for what they counted. */
 bool yb_demo_column_ask(struct yb_demo_column *column, struct yb_demo_cluster *cluster,
                         struct yb_curl *curl);
 

@@ -195,7 +195,7 @@ static const struct {
     {"TTFT P99", cell_ttft, 990},
     {"TTFT max", cell_ttft, 1000},
     {"TTFT mean", cell_mean, 0},
-    {"  over own caches (chaos: the pool)", cell_ratio, 0},
+    {"  over own caches (chaos, conductors: the pool)", cell_ratio, 0},
     {"prefill saved, s", cell_saved, 0},
     {"from dram, MB at MB/s", cell_loaded, YB_SCHED_TIER_DRAM},
     {"from ssd", cell_loaded, YB_SCHED_TIER_SSD},
@@ -341,11 +341,16 @@ column_json(const struct yb_demo_report *report, uint32_t index)
     const struct yb_demo_column *column = &report->columns[index];
     json_t *object = counts_json(column);
     json_t *hits = json_object();
+    json_t *decisions = json_array(); /* Of each conductor. */
 
     for (uint32_t i = 0; i < YB_DEMO_TIERS; i++) {
         (void)json_object_set_new(hits, tiers[i], json_real(column->hit[i]));
     }
+    for (uint32_t i = 0; i < column->conductors; i++) {
+        (void)json_array_append_new(decisions, json_integer((json_int_t)column->decisions[i]));
+    }
     (void)json_object_set_new(object, "name", json_string(column->name));
+    (void)json_object_set_new(object, "decisions", decisions);
     (void)json_object_set_new(object, "hit_ratio", hits);
     (void)json_object_set_new(
         object, "ttft_ms",

@@ -65,6 +65,14 @@ def _():
     expect(column["links_cut"] > 0 or not may_look_into_children(), f"{column}")
 
 
+@case("several conductors are asked in turns; each hears how its own decisions ended")
+def _():
+    column, = told("--only", "conductors", "--conductors", "3", "--seconds", "3")
+    decided = column["decisions"]
+    expect(len(decided) == 3 and sum(decided) >= column["asked"], f"{column}")
+    expect(min(decided) > column["asked"] / 6, f"{column}")
+
+
 @case("a long prompt is read from the object store through a window, in order, and no more than "
       "that is in memory")
 def _():
