@@ -7,10 +7,11 @@
 
 #include "base/clock.h"
 
-#define CONNECT_NS (2 * YB_NS_PER_S)
-#define TIMEOUT_NS (10 * YB_NS_PER_S)
-#define WORK_NS    (120 * YB_NS_PER_S) /* What has a body may be work. */
-#define URL_BYTES  1024u
+#define CONNECT_NS  (2 * YB_NS_PER_S)
+#define TIMEOUT_NS  (10 * YB_NS_PER_S)
+#define WORK_NS     (120 * YB_NS_PER_S) /* What has a body may be work. */
+#define URL_BYTES   1024u
+#define TRACE_BYTES 80u /* Of a header with a traceparent. */
 
 struct answer {
     char *bytes;
@@ -46,13 +47,15 @@ struct question {
     const char *address;
     const char *path;
     const char *body;
+    const char *traceparent; /* NULL: none. */
 };
 
 static enum yb_status
 ask(struct yb_curl *curl, const struct question *question, long *code_out, json_t **json_out,
     char error_out[YB_CURL_ERROR_BYTES])
 {
-    static const char *const headers[] = {"Content-Type: application/json"};
+    char trace[TRACE_BYTES];
+    const char *const headers[] = {"Content-Type: application/json", trace};
     const char *body = question->body;
     struct answer answer = {.bytes = NULL};
     char url[URL_BYTES];
@@ -60,7 +63,9 @@ ask(struct yb_curl *curl, const struct question *question, long *code_out, json_
         .method = body != NULL ? "POST" : "GET",
         .url = url,
         .headers = headers,
-        .header_count = body != NULL ? 1 : 0,
+        .header_count = body == NULL                    ? 0
+                        : question->traceparent == NULL ? 1
+                                                        : 2,
         .body = body,
         .body_bytes = body != NULL ? strlen(body) : 0,
         .connect_ns = CONNECT_NS,
@@ -74,6 +79,9 @@ ask(struct yb_curl *curl, const struct question *question, long *code_out, json_
     if (length < 0 || (size_t)length >= sizeof(url)) {
         (void)snprintf(error_out, YB_CURL_ERROR_BYTES, "the address is too long");
         return YB_INVALID;
+    }
+    if (question->traceparent != NULL) {
+        (void)snprintf(trace, sizeof(trace), "traceparent: %s", question->traceparent);
     }
     status = yb_curl_ask(curl, &request, code_out, error_out);
     if (status == YB_OK) {
@@ -98,16 +106,14 @@ yb_ask(const char *address, const char *path, long *code_out, json_t **json_out,
     return status;
 }
 
-json_t *
-yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const char *body,
-          long *code_out)
+static json_t *
+value_of(struct yb_curl *curl, const struct question *question, long *code_out)
 {
-    const struct question question = {.address = address, .path = path, .body = body};
     char error[YB_CURL_ERROR_BYTES];
     json_t *value = NULL;
     long code = 0;
 
-    if (ask(curl, &question, &code, &value, error) != YB_OK) {
+    if (ask(curl, question, &code, &value, error) != YB_OK) {
         code = 0;
     }
     if (code_out != NULL) {
@@ -117,15 +123,33 @@ yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const cha
 }
 
 json_t *
-yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
-            long *code_out)
+yb_ask_by(struct yb_curl *curl, const char *address, const char *path, const char *body,
+          long *code_out)
+{
+    const struct question question = {.address = address, .path = path, .body = body};
+
+    return value_of(curl, &question, code_out);
+}
+
+json_t *
+yb_ask_traced(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+              const char *traceparent, long *code_out)
 {
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_t *value = text != NULL ? yb_ask_by(curl, address, path, text, code_out) : NULL;
+    const struct question question = {
+        .address = address, .path = path, .body = text, .traceparent = traceparent};
+    json_t *value = text != NULL ? value_of(curl, &question, code_out) : NULL;
 
     json_decref(body);
     free(text);
     return value;
+}
+
+json_t *
+yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+            long *code_out)
+{
+    return yb_ask_traced(curl, address, path, body, NULL, code_out);
 }
 
 uint64_t

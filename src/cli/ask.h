@@ -33,6 +33,10 @@ json_t *yb_ask_by(struct yb_curl *curl, const char *address, const char *path, c
 json_t *yb_ask_json(struct yb_curl *curl, const char *address, const char *path, json_t *body,
                     long *code_out);
 
+/* The same, as part of the trace that `traceparent` names; NULL: of none. */
+json_t *yb_ask_traced(struct yb_curl *curl, const char *address, const char *path, json_t *body,
+                      const char *traceparent, long *code_out);
+
 /* The number that `answer` has by that name; 0: it has none, or one below 0. */
 uint64_t yb_ask_number(const json_t *answer, const char *name);
 

@@ -200,7 +200,8 @@ complete(struct ride *ride, const json_t *decision, const char *role, uint32_t t
     json_t *answer;
 
     ride->asked_ns = now_of(ride);
-    answer = yb_ask_json(ride->curl, address, "/v1/completions", body, &code);
+    answer = yb_ask_traced(ride->curl, address, "/v1/completions", body,
+                           json_string_value(json_object_get(decision, "traceparent")), &code);
     if (answer == NULL || code != 200) {
         note_failure(ride, decision, role, code);
         json_decref(answer);

@@ -20,7 +20,7 @@ const struct yb_cli_option yb_cli_trace_options[] = {
     {"at", "ADDRESS,...",
      "ports of processes to ask (127.0.0.1:14780); a conductor's engines, too"},
     {"follow", NULL, "record: go on with what comes, until the log is taken away"},
-    {"perfetto", "FILE", "write the request's spans there, for ui.perfetto.dev"},
+    {"perfetto", "FILE", "write the spans of what is shown there, for ui.perfetto.dev"},
     {"like", "KIND", "gen: conversation, toolagent or synthetic (conversation)"},
     {"requests", "N", "gen: how many (12031)"},
     YB_CLI_TRACE_OPTIONS,

@@ -424,10 +424,31 @@ print_slow(struct yb_cli *cli, const struct yb_request_spans *all, uint32_t coun
     return added ? 0 : YB_CLI_EXIT_FAILED;
 }
 
+/* Write all spans of the traces whose slowest requests are the first `count` ones. */
+static bool
+draw_slow(struct yb_cli *cli, struct yb_request_spans *all, uint32_t count, const char *path)
+{
+    struct yb_id traces[SLOWEST_MAX];
+    bool added = true;
+
+    for (uint32_t i = 0; i < count; i++) {
+        traces[i] = all->spans[i].span.trace;
+    }
+    yb_request_spans_clear(all);
+    for (uint32_t i = 0; i < count && added; i++) {
+        char query[64] = "trace=";
+
+        yb_id_format(traces[i], query + strlen(query));
+        added = yb_request_spans_add(cli, all, query);
+    }
+    return added && yb_request_spans_join(cli, all) && yb_request_spans_perfetto(cli, all, path);
+}
+
 int
 yb_cli_trace_slowest(struct yb_cli *cli)
 {
     const char *at = yb_cli_option(cli, "at");
+    const char *perfetto = yb_cli_option(cli, "perfetto");
     struct yb_request_spans all;
     uint64_t wanted = 10;
     uint32_t count;
@@ -445,6 +466,9 @@ yb_cli_trace_slowest(struct yb_cli *cli)
         code = !cli->json ? print_slow(cli, &all, count)
                : yb_output_json(cli->out, slow_json(&all, count)) == YB_OK ? 0
                                                                            : YB_CLI_EXIT_FAILED;
+        if (code == 0 && perfetto != NULL && !draw_slow(cli, &all, count, perfetto)) {
+            code = YB_CLI_EXIT_FAILED;
+        }
     }
     yb_request_spans_fini(&all);
     return code;

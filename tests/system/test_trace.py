@@ -139,6 +139,14 @@ def _():
         slowest = json.loads(done.out)["slowest"]
         times = [s["took_ns"] for s in slowest if s["kind"] == "request"]
         expect(len(times) == 2 and times == sorted(times, reverse=True), f"{slowest}")
+        with folder() as where:
+            path = f"{where}/slow.json"
+            done = run("trace", "--slowest", "1", "--at", cluster.conductor.ready["http"],
+                       "--perfetto", path)
+            expect(done.code == 0, f"{done.err}")
+            with open(path, encoding="utf-8") as file:
+                drawn = json.load(file)["traceEvents"]
+            expect(len(drawn) > 3, f"all of its life: {drawn}")
         for words, text in ((("0" * 31 + "1",), "nobody remembers"),
                             (("99999",), "nobody remembers"), (("no-such",), "is no request")):
             done = run("trace", *words, "--at", cluster.at)
