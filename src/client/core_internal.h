@@ -85,7 +85,8 @@ struct yb_core_item {
     uint16_t slots[4];              /* Where it is, by hint or lookup. */
     uint16_t placed[YB_CHOOSE_MAX]; /* Slots that a put was sent to, or that refused it. */
     uint8_t placed_count;
-    uint8_t phase; /* enum yb_core_phase */
+    uint8_t places; /* How many it is sent to now. */
+    uint8_t phase;  /* enum yb_core_phase */
     uint8_t slot_count;
     uint8_t tried; /* Bits of `slots`. */
     uint8_t lookups;

@@ -428,6 +428,7 @@ yb_core_put_describe(const struct yb_core_work *work, uint32_t index,
                             work->batch->block_flags),
         .replicas = (uint8_t)wanted_replicas(work),
         .mode = options->replace ? YB_WIRE_MODE_REPLACE : YB_WIRE_MODE_IF_ABSENT,
+        .places = work->items[index].places,
         .epoch = (uint32_t)work->items[index].epoch, /* It has 24 bits: directory/grant.h. */
     };
 }
@@ -562,6 +563,7 @@ place_item(struct yb_core_work *work, uint32_t index, const uint32_t *rows, uint
 
     item->phase = YB_CORE_SENT;
     item->attempts++;
+    item->places = (uint8_t)count;
     item->outstanding++; /* For as long as its places are gone through. */
     for (uint32_t i = 0; i < count; i++) {
         place_at(work, index, &work->core->members[rows[i]]);

@@ -180,6 +180,7 @@ finish_put(struct stream *stream, uint32_t at)
         return;
     }
     yb_writes_forget(directory->writes, &name);
+    yb_writes_wait_end(directory->writes, &name, stream->slot->slot);
     if (result->status == YB_EXISTS) {
         yb_directory_count(directory, YB_DIRECTORY_STAT_LOST_RACES, 1);
         answer(stream, stream->places[at], YB_EXISTS, result->grant, 0);
@@ -330,16 +331,23 @@ is_gathered(const struct stream *stream, struct yb_id hash)
 
 /* Whether another replica of this put may have been granted, though nobody remembers it: seen,
  * and removed or replaced since, it would be back with this one, however long ago that was (RULES
- * A7, B5). */
+ * A7, B5). By an earlier directory it was not if it waits at all of its places: what ends a block
+ * is told to whoever has it, and waits no more. */
 static bool
-may_have_been(struct stream *stream, const struct yb_wire_publish_item *item, bool announced)
+may_have_been(struct stream *stream, const struct yb_wire_publish_item *item)
 {
-    return item->replicas > 1 && item->write != 0 && !announced &&
-           !yb_writes_whole(stream->directory->writes, stream->now_ns);
+    struct yb_writes *writes = stream->directory->writes;
+    struct yb_writes_name name = write_name(stream, item);
+
+    if (item->places > 0) {
+        return item->places > 1 && yb_writes_waiting(writes, &name, stream->now_ns) < item->places;
+    }
+    return item->replicas > 1 && item->write != 0 && !yb_writes_whole(writes, stream->now_ns);
 }
 
 /* Decide what the index is asked for a put. NO_SPACE: all grants of the epoch are used up. STALE:
- * it is refused, and its writer has to announce it again. */
+ * it is refused, and its writer has to announce it again. IN_DOUBT: so it is, and may have been
+ * granted by an earlier directory. */
 static enum yb_status
 plan_put(struct stream *stream, const struct yb_wire_publish_item *item, struct yb_index_op *op)
 {
@@ -355,8 +363,8 @@ plan_put(struct stream *stream, const struct yb_wire_publish_item *item, struct 
         op->grant = found.grant;
         return YB_OK;
     }
-    if (may_have_been(stream, item, remembered)) {
-        return YB_STALE;
+    if (!remembered && may_have_been(stream, item)) {
+        return item->told != 0 && item->places > 0 ? YB_IN_DOUBT : YB_STALE;
     }
     if (!yb_grant_next(&directory->last_grant)) {
         return YB_NO_SPACE;
@@ -395,13 +403,28 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
 
 /* Whether an item has to wait: nothing is new while members have still to name what they hold
  * (RULES A6, A9). Then comes first what an earlier directory was told of: it may have been granted
- * there, and others have heard that it is there. */
+ * there, and others have heard that it is there. Of several replicas the other places may still say
+ * that they wait, too, for as long as members are waited for (may_have_been). */
 static bool
-has_to_wait(const struct yb_directory *directory, const struct yb_wire_publish_item *item)
+has_to_wait(struct stream *stream, const struct yb_wire_publish_item *item)
 {
-    bool is_new = is_put(item) || item->mode == YB_WIRE_MODE_ADD_REPLICA;
+    struct yb_directory *directory = stream->directory;
+    struct yb_writes_name name = write_name(stream, item);
+    uint32_t waiting = 0;
 
-    return directory->rebuilding && is_new && !(directory->all_named && item->told != 0);
+    if (!directory->rebuilding || (!is_put(item) && item->mode != YB_WIRE_MODE_ADD_REPLICA)) {
+        return false;
+    }
+    if (!is_put(item) || (item->told == 0 && item->places == 0)) {
+        return true;
+    }
+    if (item->write != 0) {
+        waiting = yb_writes_wait(directory->writes, &name, stream->slot->slot, stream->now_ns,
+                                 stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
+    }
+    return !directory->all_named || item->told == 0 ||
+           (waiting > 0 && waiting < item->places &&
+            !yb_members_awaited_overdue(directory->members));
 }
 
 /* Whether an item is about a replica that was trimmed: it is answered. What the node has said
@@ -433,7 +456,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     struct yb_index_op *op;
     enum yb_status status;
 
-    if (has_to_wait(directory, item)) {
+    if (has_to_wait(stream, item)) {
         answer(stream, place, YB_AGAIN, 0, 0);
         return;
     }
@@ -473,6 +496,9 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
             return;
         }
     } else if ((status = plan_put(stream, item, op)) != YB_OK) {
+        struct yb_writes_name name = write_name(stream, item);
+
+        yb_writes_wait_end(directory->writes, &name, stream->slot->slot);
         answer(stream, place, status, 0, 0);
         return;
     }
@@ -503,6 +529,9 @@ repeat(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     } else if (known && held == found.grant) {
         answer(stream, place, YB_OK, held, 0);
         (void)wait_for_older(stream, item);
+    } else if (is_put(item) &&
+               yb_writes_waits(directory->writes, &name, stream->slot->slot, stream->now_ns)) {
+        answer(stream, place, YB_AGAIN, 0, 0); /* It was told so. */
     } else if (known || yb_writes_complete(directory->writes, stream->now_ns)) {
         answer(stream, place, YB_STALE, known ? found.grant : 0, 0);
     } else {

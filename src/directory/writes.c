@@ -5,6 +5,7 @@
 #include "directory/writes.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
@@ -13,18 +14,26 @@
 #define NONE        UINT32_MAX
 #define DROPS_AHEAD 4u
 #define HUGE_BYTES  ((size_t)2 << 20)
+#define PLACES      8u /* Of a put, at most. */
+
+enum state { OPEN, GRANTED, WAITING };
 
 struct entry {
     struct yb_id hash;
     uint64_t write;
-    uint64_t number; /* GRANTED: the grant; OPEN: when it may be done. */
-    uint64_t at_ns;  /* GRANTED: when; OPEN: until then others wait for it. */
+    union {
+        struct {
+            uint64_t number; /* GRANTED: the grant; OPEN: when it may be done. */
+            uint64_t at_ns;  /* GRANTED: when; OPEN: until then others wait for it. */
+        };
+        uint16_t slots[PLACES]; /* WAITING: where; those behind the last are 0. */
+    };
     uint64_t expires_ns;
     uint32_t next;  /* In its chain, the latest first; or in the list of free ones. */
     uint32_t older; /* In the list by age. */
     uint32_t newer;
     uint16_t tenant;
-    bool granted;
+    uint8_t state;
 };
 _Static_assert(sizeof(struct entry) == 64, "an entry is a cache line");
 
@@ -168,8 +177,8 @@ drop(struct yb_writes *writes, uint32_t index)
     }
     *link = entry->next;
     unlink_age(writes, entry);
-    writes->forgot = writes->forgot || entry->granted;
-    writes->open -= entry->granted ? 0 : 1;
+    writes->forgot = writes->forgot || entry->state == GRANTED;
+    writes->open -= entry->state == OPEN ? 1 : 0;
     writes->count--;
     entry->next = writes->free;
     writes->free = index;
@@ -212,7 +221,7 @@ touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_
     if (writes->free == NONE) {
         const struct entry *oldest = &writes->entries[writes->oldest];
 
-        if (oldest->granted && oldest->expires_ns > writes->missed_ns) {
+        if (oldest->state == GRANTED && oldest->expires_ns > writes->missed_ns) {
             writes->missed_ns = oldest->expires_ns;
         }
         drop(writes, writes->oldest); /* W1 */
@@ -226,8 +235,16 @@ touch(struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_
     *head_of(writes, name->hash) = index;
     append_age(writes, index);
     writes->count++;
-    writes->open++;
+    writes->open++; /* OPEN is 0. */
     return entry;
+}
+
+static void
+set_state(struct yb_writes *writes, struct entry *entry, enum state state)
+{
+    writes->open -= entry->state == OPEN ? 1 : 0;
+    writes->open += state == OPEN ? 1 : 0;
+    entry->state = (uint8_t)state;
 }
 
 void
@@ -250,9 +267,9 @@ found(const struct entry *entry)
 {
     return (struct yb_writes_found){
         .write = entry->write,
-        .grant = entry->granted ? entry->number : 0,
-        .eta_ns = entry->granted ? 0 : entry->number,
-        .at_ns = entry->granted ? entry->at_ns : 0,
+        .grant = entry->state == GRANTED ? entry->number : 0,
+        .eta_ns = entry->state == GRANTED ? 0 : entry->number,
+        .at_ns = entry->state == GRANTED ? entry->at_ns : 0,
     };
 }
 
@@ -262,7 +279,8 @@ yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name
 {
     uint32_t index = find(writes, name);
 
-    if (index == NONE || writes->entries[index].expires_ns <= now_ns) {
+    if (index == NONE || writes->entries[index].expires_ns <= now_ns ||
+        writes->entries[index].state == WAITING) {
         return false;
     }
     *found_out = found(&writes->entries[index]);
@@ -277,7 +295,7 @@ yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *nam
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (!entry->granted && entry->at_ns > now_ns && entry->expires_ns > now_ns &&
+        if (entry->state == OPEN && entry->at_ns > now_ns && entry->expires_ns > now_ns &&
             same_key(entry, name) && (name->write == 0 || entry->write != name->write)) {
             *found_out = found(entry);
             return true;
@@ -296,7 +314,7 @@ yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (entry->granted && entry->expires_ns > now_ns && same_key(entry, name) &&
+        if (entry->state == GRANTED && entry->expires_ns > now_ns && same_key(entry, name) &&
             (!any || entry->number > found_out->grant)) {
             *found_out = found(entry);
             any = true;
@@ -313,7 +331,8 @@ yb_writes_announce(struct yb_writes *writes, const struct yb_writes_name *name, 
 {
     struct entry *entry = touch(writes, name, now_ns);
 
-    if (!entry->granted) {
+    if (entry->state != GRANTED) {
+        set_state(writes, entry, OPEN);
         entry->at_ns = times->patience_ns;
         entry->number = times->eta_ns;
         entry->expires_ns = times->expires_ns;
@@ -327,8 +346,7 @@ yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *name, u
     struct entry *entry = touch(writes, name, now_ns);
 
     YB_ASSERT(grant != 0);
-    writes->open -= entry->granted ? 0 : 1;
-    entry->granted = true;
+    set_state(writes, entry, GRANTED);
     entry->number = grant;
     entry->at_ns = now_ns;
     entry->expires_ns = expires_ns;
@@ -339,9 +357,108 @@ yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name)
 {
     uint32_t index = find(writes, name);
 
-    if (index != NONE && !writes->entries[index].granted) {
+    if (index != NONE && writes->entries[index].state == OPEN) {
         drop(writes, index);
     }
+}
+
+/* ---- who waits from before ------------------------------------------------------------------- */
+
+/* Return the place of a slot among those where a write waits, or the first free one, or PLACES. */
+static uint32_t
+place_of(const struct entry *entry, uint16_t slot)
+{
+    uint32_t place = 0;
+
+    while (place < PLACES && entry->slots[place] != 0 && entry->slots[place] != slot) {
+        place++;
+    }
+    return place;
+}
+
+static uint32_t
+places(const struct entry *entry)
+{
+    return place_of(entry, 0);
+}
+
+uint32_t
+yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
+               uint64_t now_ns, uint64_t expires_ns)
+{
+    struct yb_writes_found found;
+    struct entry *entry;
+    uint32_t place;
+
+    YB_ASSERT(slot != 0);
+    if (yb_writes_find(writes, name, now_ns, &found)) {
+        return 0;
+    }
+    entry = touch(writes, name, now_ns);
+    if (entry->state != WAITING) {
+        set_state(writes, entry, WAITING); /* It is new. */
+        memset(entry->slots, 0, sizeof(entry->slots));
+    }
+    entry->expires_ns = expires_ns;
+    place = place_of(entry, slot);
+    if (place < PLACES) {
+        entry->slots[place] = slot;
+    }
+    return places(entry);
+}
+
+void
+yb_writes_wait_end(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot)
+{
+    uint32_t index = find(writes, name);
+    struct entry *entry;
+    uint32_t place, last;
+
+    if (index == NONE || writes->entries[index].state != WAITING) {
+        return;
+    }
+    entry = &writes->entries[index];
+    place = place_of(entry, slot);
+    if (place == PLACES || entry->slots[place] == 0) {
+        return;
+    }
+    last = places(entry) - 1;
+    entry->slots[place] = entry->slots[last];
+    entry->slots[last] = 0;
+    if (last == 0) {
+        drop(writes, index);
+    }
+}
+
+/* Return the entry of a write that waits, or NULL. */
+static const struct entry *
+find_waiting(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns)
+{
+    uint32_t index = find(writes, name);
+
+    return index != NONE && writes->entries[index].state == WAITING &&
+                   writes->entries[index].expires_ns > now_ns
+               ? &writes->entries[index]
+               : NULL;
+}
+
+uint32_t
+yb_writes_waiting(const struct yb_writes *writes, const struct yb_writes_name *name,
+                  uint64_t now_ns)
+{
+    const struct entry *entry = find_waiting(writes, name, now_ns);
+
+    return entry != NULL ? places(entry) : 0;
+}
+
+bool
+yb_writes_waits(const struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
+                uint64_t now_ns)
+{
+    const struct entry *entry = find_waiting(writes, name, now_ns);
+    uint32_t place = entry != NULL ? place_of(entry, slot) : PLACES;
+
+    return place < PLACES && entry->slots[place] == slot;
 }
 
 void

@@ -10,12 +10,18 @@
  *
  *     (unknown) --announce--> OPEN --granted--> GRANTED --> (forgotten)
  *                               +-- expiry, forget --> (forgotten)
+ *     (unknown) --wait--> WAITING --announce, granted--> as above
+ *                               +-- expiry, wait_end of its last place --> (forgotten)
+ *
+ * A WAITING one was announced to an earlier directory, and some of its places have said that it
+ * waits there for its grant. Nobody knows of it but they.
  *
  * Invariants
  *   W1  At most `writes_max` are remembered; the one that was touched longest ago goes first.
  *   W2  Forgetting costs an answer its detail, never its truth: once a GRANTED one is forgotten, of
  *       several replicas one whose write is not known is not the first to be granted; its writer
- *       announces it anew.
+ *       announces it anew. Of what an earlier directory knew everything is forgotten: of that one
+ *       is the first only if it waits at all of its places, where it then never ended.
  *   W3  What has expired is not found.
  *
  * Threads   One owner.
@@ -57,7 +63,7 @@ void yb_writes_destroy(struct yb_writes **writes);
  * before; then, `soon`, what is there. Nothing but time hangs on it. */
 void yb_writes_prefetch(const struct yb_writes *writes, struct yb_id hash, bool soon);
 
-/* Find exactly this write. */
+/* Find exactly this write, OPEN or GRANTED. */
 bool yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name,
                     uint64_t now_ns, struct yb_writes_found *found_out);
 
@@ -89,6 +95,22 @@ void yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *na
 
 /* A write has ended without a grant. Harmless if it is not OPEN. */
 void yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name);
+
+/* A write that an earlier directory knew of waits at this slot. Returns at how many slots it does
+ * so; 0: it is OPEN or GRANTED here. */
+uint32_t yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
+                        uint64_t now_ns, uint64_t expires_ns);
+
+/* It does not wait at this slot any more. Harmless if it did not. */
+void yb_writes_wait_end(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot);
+
+/* Return at how many slots it waits. */
+uint32_t yb_writes_waiting(const struct yb_writes *writes, const struct yb_writes_name *name,
+                           uint64_t now_ns);
+
+/* Return whether it waits at this one. */
+bool yb_writes_waits(const struct yb_writes *writes, const struct yb_writes_name *name,
+                     uint16_t slot, uint64_t now_ns);
 
 /* Look at up to `steps` of the oldest and forget what has expired. */
 void yb_writes_expire(struct yb_writes *writes, uint64_t now_ns, uint32_t steps);

@@ -97,6 +97,7 @@ struct yb_block {
     uint8_t state;                      /* enum yb_block_state */
     uint8_t mode;                       /* enum yb_wire_mode of its put */
     uint8_t replicas;
+    uint8_t places; /* Where its put went, this node among them. */
     uint8_t checked;
     uint8_t summed;    /* Chunk sums are behind the key. */
     uint8_t published; /* A publication of it is under way: it may not leave in silence. */

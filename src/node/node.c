@@ -241,7 +241,8 @@ forget_cluster(struct yb_node *node)
     node->cluster++;
 }
 
-/* Blocks that wait for a grant go to the new stream; those for which nobody waits any more go. */
+/* Blocks that wait for a grant go to the new stream. So do those that nobody waits for any more:
+ * others may have been told that they are there. */
 static void
 republish(struct yb_node *node, bool died)
 {
@@ -252,10 +253,8 @@ republish(struct yb_node *node, bool died)
             continue;
         }
         block->published = 0;
-        if (block->put == NULL) {
-            yb_node_discard(node, block);
-        } else if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0 ||
-                   (died && block->told)) {
+        if (block->flush < node->tenants[block->tenant].flush || block->dropped != 0 ||
+            (died && block->told)) {
             /* Flushed; or what was granted and ended again, by an order or because we were dead,
              * may have been this very block, of which another directory knows nothing, and this
              * one after a while: granted once more it would be back (B5). */

@@ -478,6 +478,7 @@ struct yb_node_intake {
     uint16_t flags;
     uint8_t mode;
     uint8_t replicas;
+    uint8_t places;
     bool checked;
 };
 YB_CHECKED enum yb_status yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,

@@ -58,6 +58,7 @@ yb_node_take_in(struct yb_node *node, const struct yb_node_intake *intake,
     block->flags = intake->flags;
     block->mode = intake->mode;
     block->replicas = intake->replicas;
+    block->places = intake->places > 0 ? intake->places : 1;
     block->summed = summed;
     memcpy((uint8_t *)yb_dram_bytes(node->pool, &block->extent) + block->size, intake->key,
            intake->key_bytes);
@@ -131,14 +132,13 @@ yb_node_verify(const struct yb_node *node, const struct yb_block *block, uint64_
     return true;
 }
 
-/* Whether our directory may grant this put to us as to the first. Another replica may have been
- * granted by the directory before, acknowledged, and replaced or removed since: a put that was
- * announced there begins anew here, or is in doubt (RULES A7, B5). */
-static bool
-may_be_first(const struct yb_node *node, const struct yb_block *block)
+/* How many places a put has that was announced to a directory before ours: that has to know whether
+ * it waits at all of them (RULES A7). 0: ours knows of it. */
+static uint8_t
+places_of(const struct yb_node *node, const struct yb_block *block)
 {
-    return block->mode == YB_WIRE_MODE_ADD_REPLICA || block->replicas <= 1 ||
-           block->epoch >= node->epoch;
+    return block->mode != YB_WIRE_MODE_ADD_REPLICA && block->epoch < node->epoch ? block->places
+                                                                                 : 0;
 }
 
 /* What is told of a block. */
@@ -156,7 +156,8 @@ item_of(const struct yb_node *node, const struct yb_block *block)
                  .flags = block->flags,
                  .replicas = block->replicas,
                  .told = block->told,
-                 .parent = block->parent},
+                 .parent = block->parent,
+                 .places = places_of(node, block)},
         .tenant = block->tenant,
         .block = yb_block_index(node->blocks, block) + 1,
     };
@@ -171,9 +172,6 @@ yb_node_publish(struct yb_node *node, struct yb_block *block)
     YB_ASSERT(block->state == YB_BLOCK_COMMITTED);
     if (!node->registered) {
         return YB_OK; /* on_registered() finds it. */
-    }
-    if (!may_be_first(node, block)) {
-        return YB_AGAIN;
     }
     status = yb_publisher_push(node->publisher, &item);
     block->published = status == YB_OK;
@@ -444,6 +442,7 @@ yb_node_put_item_place(struct yb_node_put *put, const struct yb_wire_put_item *w
                                 YB_WIRE_BLOCK_FLAG_STRIPED | YB_WIRE_BLOCK_FLAG_PART),
         .mode = wire->mode,
         .replicas = wire->replicas,
+        .places = wire->places,
         .checked = wire->checked == 1,
     };
 

@@ -281,6 +281,51 @@ test_writes__credits_keep_the_limit(void **state)
     yb_tenants_destroy(&tenants);
 }
 
+/* Of a directory before: each of its places counts once, whatever happens to it. */
+static void
+test_writes__a_write_waits_at_each_of_its_places_once(void **state)
+{
+    struct yb_writes *writes = writes_new(2);
+    struct yb_writes_name name = name_of(1, 10);
+    struct yb_writes_name other = name_of(1, 11);
+    struct yb_writes_found found;
+
+    (void)state;
+    assert_int_equal(yb_writes_wait(writes, &name, 5, 100, 1000), 1);
+    assert_int_equal(yb_writes_wait(writes, &name, 5, 200, 1000), 1);
+    assert_int_equal(yb_writes_wait(writes, &name, 6, 300, 1000), 2);
+    assert_int_equal(yb_writes_wait(writes, &other, 7, 300, 1000), 1);
+    assert_int_equal(yb_writes_waiting(writes, &name, 400), 2);
+    assert_true(yb_writes_waits(writes, &name, 6, 400));
+    assert_false(yb_writes_waits(writes, &name, 7, 400));
+    assert_int_equal(yb_writes_waiting(writes, &name, 1000), 0); /* W3 */
+    assert_false(yb_writes_find(writes, &name, 400, &found));
+    assert_false(yb_writes_other(writes, &name, 400, &found)); /* It is nobody's who waits here. */
+    assert_int_equal(yb_writes_open(writes), 0);
+    assert_true(yb_writes_whole(writes, 400));
+
+    yb_writes_wait_end(writes, &name, 7);
+    yb_writes_wait_end(writes, &name, 5);
+    assert_int_equal(yb_writes_waiting(writes, &name, 400), 1);
+    assert_true(yb_writes_waits(writes, &name, 6, 400));
+    yb_writes_wait_end(writes, &name, 6);
+    assert_int_equal(yb_writes_count(writes), 1);
+
+    announce(writes, &other, 500, 600, 1000);
+    assert_int_equal(yb_writes_open(writes), 1);
+    assert_int_equal(yb_writes_wait(writes, &other, 7, 600, 1000), 0);
+    yb_writes_granted(writes, &other, 77, 700, 2000);
+    assert_int_equal(yb_writes_wait(writes, &other, 7, 800, 1000), 0);
+    yb_writes_wait_end(writes, &other, 7);
+    assert_true(yb_writes_find(writes, &other, 800, &found) && found.grant == 77);
+    for (uint16_t slot = 1; slot <= 9; slot++) { /* No put has more places. */
+        assert_int_equal(yb_writes_wait(writes, &name, slot, 900, 1000), slot < 8 ? slot : 8);
+    }
+    yb_writes_granted(writes, &name, 78, 900, 2000);
+    assert_int_equal(yb_writes_waiting(writes, &name, 950), 0);
+    yb_writes_destroy(&writes);
+}
+
 static void
 test_writes__last_words_are_found_until_newer_ones_come(void **state)
 {
@@ -314,6 +359,7 @@ main(void)
         cmocka_unit_test(test_writes__when_the_table_is_full_the_oldest_goes),
         cmocka_unit_test(test_writes__one_that_was_granted_and_had_to_go_is_owned_up_to),
         cmocka_unit_test(test_writes__a_walk_agrees_with_a_plain_table),
+        cmocka_unit_test(test_writes__a_write_waits_at_each_of_its_places_once),
         cmocka_unit_test(test_writes__tenants_have_numbers_and_epochs),
         cmocka_unit_test(test_writes__credits_keep_the_limit),
         cmocka_unit_test(test_writes__last_words_are_found_until_newer_ones_come),

@@ -170,7 +170,7 @@ recode_publication(const uint8_t *bytes, size_t length, struct golden_buffer *ou
 static enum yb_status
 build_publication_put(struct golden_buffer *out)
 {
-    static const struct yb_wire_publish_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = 0, .write = UINT64_C(0x1122334455667788), .size = 65536, .flush = 2, .mode = 1, .tier = 2, .flags = 1, .replicas = 2, .told = 1, .key_bytes = 3, .parent = UINT64_C(0x706050403020100)}};
+    static const struct yb_wire_publish_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .grant = 0, .write = UINT64_C(0x1122334455667788), .size = 65536, .flush = 2, .mode = 1, .tier = 2, .flags = 1, .replicas = 2, .told = 1, .key_bytes = 3, .parent = UINT64_C(0x706050403020100), .places = 2}};
     struct yb_wire_publication value = {.incarnation = UINT64_C(0x30000000001), .epoch = 3, .sequence = 17, .slot = 1, .phase = 0, .tenant = {"default", 7}, .told = 0, .items = {1, NULL, items}, .keys = {(const uint8_t *)"\153\145\171", 3}};
 
     return yb_wire_publication_encode(&value, out->bytes, out->room, &out->length);

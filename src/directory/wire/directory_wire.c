@@ -8,7 +8,7 @@
 _Static_assert(80 + 16 == YB_WIRE_TENANT_STATE_BYTES, "no gap in tenant_state");
 _Static_assert(8 + 64 == YB_WIRE_TENANT_USE_BYTES, "no gap in tenant_use");
 _Static_assert(388 + 4 == YB_WIRE_MEMBER_BYTES, "no gap in member");
-_Static_assert(56 + 8 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
+_Static_assert(65 + 7 == YB_WIRE_PUBLISH_ITEM_BYTES, "no gap in publish_item");
 _Static_assert(12 + 4 == YB_WIRE_GRANT_ANSWER_BYTES, "no gap in grant_answer");
 _Static_assert(16 + 8 == YB_WIRE_INTENT_BYTES, "no gap in intent");
 _Static_assert(12 + 4 == YB_WIRE_INTENT_ANSWER_BYTES, "no gap in intent_answer");
@@ -366,6 +366,15 @@ member_list_check(const struct yb_wire_member_list *list, struct yb_wire_error *
 }
 
 static bool
+publish_item_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
+{
+    if (!yb_wire_zero(bytes + 65, 7)) {
+        return yb_wire_bad(error, "publish_item", "reserved", "reserved bytes must be zero", (uint64_t)bytes[65]);
+    }
+    return true;
+}
+
+static bool
 publish_item_check(const struct yb_wire_publish_item *value, struct yb_wire_error *error)
 {
     if (value->size > UINT64_C(0x1000000000000)) {
@@ -389,6 +398,9 @@ publish_item_check(const struct yb_wire_publish_item *value, struct yb_wire_erro
     if (value->key_bytes > 1024) {
         return yb_wire_bad(error, "publish_item", "key_bytes", "above its maximum", (uint64_t)value->key_bytes);
     }
+    if (value->places > 8) {
+        return yb_wire_bad(error, "publish_item", "places", "above its maximum", (uint64_t)value->places);
+    }
     return true;
 }
 
@@ -398,6 +410,9 @@ publish_item_list_check(const struct yb_wire_publish_item_list *list, struct yb_
     for (uint32_t i = 0; i < list->count; i++) {
         struct yb_wire_publish_item value;
 
+        if (list->native == NULL && !publish_item_check_fixed(list->wire + (size_t)i * YB_WIRE_PUBLISH_ITEM_BYTES, error)) {
+            return false;
+        }
         yb_wire_publish_item_at(list, i, &value);
         if (!publish_item_check(&value, error)) {
             return false;

@@ -400,7 +400,7 @@ yb_wire_member_at(const struct yb_wire_member_list *list, uint32_t index, struct
 
 /* One block of the node's. */
 enum {
-    YB_WIRE_PUBLISH_ITEM_BYTES = 64,
+    YB_WIRE_PUBLISH_ITEM_BYTES = 72,
     YB_WIRE_PUBLISH_ITEM_AT_HASH = 0,
     YB_WIRE_PUBLISH_ITEM_AT_GRANT = 16,
     YB_WIRE_PUBLISH_ITEM_AT_WRITE = 24,
@@ -413,6 +413,8 @@ enum {
     YB_WIRE_PUBLISH_ITEM_AT_TOLD = 53,
     YB_WIRE_PUBLISH_ITEM_AT_KEY_BYTES = 54,
     YB_WIRE_PUBLISH_ITEM_AT_PARENT = 56,
+    YB_WIRE_PUBLISH_ITEM_AT_PLACES = 64,
+    YB_WIRE_PUBLISH_ITEM_AT_RESERVED = 65,
 };
 
 struct yb_wire_publish_item {
@@ -432,6 +434,9 @@ struct yb_wire_publish_item {
     /* The block that it follows in its chain: the first 8 bytes of the hash of that one's key;
      * 0: not known. */
     uint64_t parent;
+    /* A put that was announced to an earlier directory: at how many nodes it may be, this one
+     * among them; 0: to this one. */
+    uint8_t places;
 };
 
 /* Move the fixed part between bytes and struct, without any check. */
@@ -450,6 +455,7 @@ yb_wire_publish_item_load(const uint8_t *bytes, struct yb_wire_publish_item *out
     out->told = yb_wire_get_u8(bytes + 53);
     out->key_bytes = yb_wire_get_u16(bytes + 54);
     out->parent = yb_wire_get_u64(bytes + 56);
+    out->places = yb_wire_get_u8(bytes + 64);
 }
 
 static inline void
@@ -467,6 +473,8 @@ yb_wire_publish_item_store(const struct yb_wire_publish_item *value, uint8_t *by
     yb_wire_put_u8(bytes + 53, value->told);
     yb_wire_put_u16(bytes + 54, value->key_bytes);
     yb_wire_put_u64(bytes + 56, value->parent);
+    yb_wire_put_u8(bytes + 64, value->places);
+    memset(bytes + 65, 0, 7);
 }
 
 /* A list of publish_item. Decoding sets `wire`, a view. To encode, set `native` or `wire`. */
@@ -500,9 +508,10 @@ struct yb_wire_grant_answer {
     /* OK; EXISTS; IN_PROGRESS (another write is granted first); STALE (an older flush epoch, or
      * one of several replicas of a write that nobody remembers: it is refused; with a grant: the
      * write had that one, which has ended; of what comes again also: it was refused); IN_DOUBT
-     * (it comes again, and nobody remembers); REFUSED (add_replica: not that grant any more);
-     * NOT_FOUND (withdraw: it was not there, which is fine); LOST is FENCED (inventory: drop
-     * it); NO_SPACE (the directory is full); AGAIN (rebuilding: send it again). */
+     * (it comes again, and nobody remembers; or another of its replicas may have been granted by
+     * an earlier directory); REFUSED (add_replica: not that grant any more); NOT_FOUND
+     * (withdraw: it was not there, which is fine); LOST is FENCED (inventory: drop it); NO_SPACE
+     * (the directory is full); AGAIN (rebuilding: send it again). */
     int32_t status;
     uint32_t flags; /* Hints. */
 };
@@ -1279,7 +1288,7 @@ YB_CHECKED enum yb_status yb_wire_heartbeat_answer_decode(const uint8_t *bytes, 
  * is sent again. */
 enum {
     YB_WIRE_PUBLICATION_BYTES = 48,
-    YB_WIRE_PUBLICATION_BYTES_MAX = 1310832,
+    YB_WIRE_PUBLICATION_BYTES_MAX = 1343600,
     YB_WIRE_PUBLICATION_TENANT_MAX = 64,
     YB_WIRE_PUBLICATION_ITEMS_MAX = 4096,
     YB_WIRE_PUBLICATION_KEYS_MAX = 1048576,

@@ -189,6 +189,9 @@ put_item_check(const struct yb_wire_put_item *value, struct yb_wire_error *error
     if (value->checked > 1) {
         return yb_wire_bad(error, "put_item", "checked", "above its maximum", (uint64_t)value->checked);
     }
+    if (value->places > 8) {
+        return yb_wire_bad(error, "put_item", "places", "above its maximum", (uint64_t)value->places);
+    }
     if (value->key_bytes > 1024) {
         return yb_wire_bad(error, "put_item", "key_bytes", "above its maximum", (uint64_t)value->key_bytes);
     }

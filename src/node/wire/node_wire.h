@@ -104,6 +104,7 @@ enum {
     YB_WIRE_PUT_ITEM_AT_PARENT = 40,
     YB_WIRE_PUT_ITEM_AT_CHECKSUM = 48,
     YB_WIRE_PUT_ITEM_AT_CHECKED = 52,
+    YB_WIRE_PUT_ITEM_AT_PLACES = 53,
     YB_WIRE_PUT_ITEM_AT_KEY_BYTES = 54,
     YB_WIRE_PUT_ITEM_AT_FLAGS = 56,
     YB_WIRE_PUT_ITEM_AT_REPLICAS = 58,
@@ -120,13 +121,15 @@ struct yb_wire_put_item {
     /* First 8 bytes of the hash of the block before it in its chain; 0: none known. */
     uint64_t parent;
     uint32_t checksum; /* CRC32C of the value; 0 with `checked` 0: not computed. */
-    uint16_t checked; /* 1: `checksum` is to be compared. */
+    uint8_t checked; /* 1: `checksum` is to be compared. */
+    /* How many nodes are sent it now, this one among them; 0 counts as 1. Nobody else has it. */
+    uint8_t places;
     uint16_t key_bytes; /* Length of its key in `keys`; not 0. */
     uint16_t flags; /* `block_flag` of the directory's table: soft_pin, hard_pin. */
     uint8_t replicas; /* How many the writer wants; 0 counts as 1. */
     uint8_t mode; /* `mode` of the directory's table: if_absent or replace. */
-    /* Of the directory that it was announced to. With several replicas: a later directory, which
-     * may not know that another one was granted, does not grant this one. */
+    /* Of the directory that it was announced to. With several replicas a later one, which may
+     * not know that another was granted, grants it only if it waits at all of its places. */
     uint32_t epoch;
     /* Of a soft pin: it ends when nobody has used the block for so long; 0: it does not end. */
     uint64_t soft_pin_ms;
@@ -142,7 +145,8 @@ yb_wire_put_item_load(const uint8_t *bytes, struct yb_wire_put_item *out)
     out->group = yb_wire_get_u64(bytes + 32);
     out->parent = yb_wire_get_u64(bytes + 40);
     out->checksum = yb_wire_get_u32(bytes + 48);
-    out->checked = yb_wire_get_u16(bytes + 52);
+    out->checked = yb_wire_get_u8(bytes + 52);
+    out->places = yb_wire_get_u8(bytes + 53);
     out->key_bytes = yb_wire_get_u16(bytes + 54);
     out->flags = yb_wire_get_u16(bytes + 56);
     out->replicas = yb_wire_get_u8(bytes + 58);
@@ -160,7 +164,8 @@ yb_wire_put_item_store(const struct yb_wire_put_item *value, uint8_t *bytes)
     yb_wire_put_u64(bytes + 32, value->group);
     yb_wire_put_u64(bytes + 40, value->parent);
     yb_wire_put_u32(bytes + 48, value->checksum);
-    yb_wire_put_u16(bytes + 52, value->checked);
+    yb_wire_put_u8(bytes + 52, value->checked);
+    yb_wire_put_u8(bytes + 53, value->places);
     yb_wire_put_u16(bytes + 54, value->key_bytes);
     yb_wire_put_u16(bytes + 56, value->flags);
     yb_wire_put_u8(bytes + 58, value->replicas);
