@@ -37,7 +37,7 @@ def only_its_keys_vanish():
         quiet = a.loops(0, reset=1)
         more = node(store.directory.address, "--node-count", "64", name="new", memory="128m")
         store.nodes.append(more)
-        more.begin()
+        more.begin(4 * DEADLINE_S)  # They register one after the other.
         until(lambda: len(b.nodes()) == 74, "64 more are known")
         dying.kill()
         until(lambda: b.exist("d:0-99").counted["NOT_FOUND"] == 100, "its keys vanish",

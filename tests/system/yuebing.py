@@ -199,9 +199,9 @@ class Serve:
                 self.log.append(line.rstrip("\n"))
                 self._changed.notify_all()
 
-    def begin(self):
+    def begin(self, seconds=DEADLINE_S):
         """Wait for the line that says where it listens."""
-        readable, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
+        readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else ""
         if not line:
             self.kill()

@@ -9,17 +9,23 @@ const GAP_MS = 45e3;           // Points further apart are not joined by a line.
 
 // ---- numbers out of samples -----------------------------------------------------------------------
 
-// Rates need the sample before: counters of one process, which begin anew when it does.
+// Rates need what was said before: counters of one process, which begin anew when it does.
 class Counters {
-  constructor(sample) {
+  constructor(sample, before) {
     this.at = sample.at_ms;
     this.of = new Map(sample.processes.map(p => [p.where, p.up ? parse(p.series) : null]));
+    // What each said last, and when: who has missed a sample went on counting meanwhile.
+    this.last = new Map();
+    for (const [where, rows] of this.of) {
+      const said = rows ? {at: this.at, rows} : before?.last.get(where);
+      if (said) this.last.set(where, said);
+    }
   }
   // The sum over processes of how much the series that `wanted` takes have grown, and a Map by `by`, if given.
   grown(before, wanted, by) {
     const sums = new Map();
     for (const [where, rows] of this.of) {
-      const old = before?.of.get(where);
+      const old = before?.last.get(where)?.rows;
       if (!rows || !old) continue;
       for (const [key, row] of rows) {
         if (!wanted(row)) continue;
@@ -154,8 +160,8 @@ const FAILURES = {
 function failures(sample, counters, before) {
   const events = [];
   for (const process of sample.processes) {
-    const rows = counters.of.get(process.where), old = before?.of.get(process.where);
-    if (!process.up && before && old !== null)
+    const rows = counters.of.get(process.where), old = before?.last.get(process.where)?.rows;
+    if (!process.up && before && before.of.get(process.where) !== null)
       events.push({at_ms: sample.at_ms, level: 'error', where: process.where, text: `does not answer: ${process.why}`});
     if (!rows || !old) continue;
     for (const [key, row] of rows) {
@@ -178,13 +184,14 @@ function bytes(n) {
 const LINKS = {link_received_bytes_total: 'received', link_sent_bytes_total: 'sent', link_busy_seconds_total: 'busy'};
 const LINKS_MAX = 24;
 function links(counters, before) {
-  const seconds = before ? (counters.at - before.at) / 1e3 : 0, found = new Map();
-  if (!(seconds > 0)) return null;
+  const found = new Map();
+  if (!before || !(counters.at > before.at)) return null;
   for (const [where, rows] of counters.of) {
-    const old = before.of.get(where);
+    const old = before.last.get(where);
     if (!rows || !old) continue;
+    const seconds = (counters.at - old.at) / 1e3;
     for (const [key, row] of rows) {
-      const field = LINKS[row.name], was = old.get(key)?.value ?? 0;
+      const field = LINKS[row.name], was = old.rows.get(key)?.value ?? 0;
       if (!field) continue;
       const id = `${where} ${row.labels.peer} ${row.labels.path}`;
       if (!found.has(id)) found.set(id, {where, peer: row.labels.peer, path: row.labels.path, received: 0, sent: 0, busy: 0});
@@ -479,7 +486,7 @@ function nodeEvents(sample) {
 
 function take(sample) {
   if (sample.number <= state.number && state.last && sample.at_ms <= state.last.at_ms) return;
-  const counters = new Counters(sample);
+  const counters = new Counters(sample, state.counters);
   state.points.push(derive(sample, counters, state.counters));
   state.points = state.points.slice(-KEPT_MAX);
   state.links = links(counters, state.counters) ?? state.links;
