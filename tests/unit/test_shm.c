@@ -9,10 +9,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "net/net.h"
+#include "transfer/shm/attach.h"
 #include "transfer/shm/catalogue.h"
 #include "transfer/shm/shm_internal.h"
 
@@ -537,6 +539,34 @@ test_shm__the_catalogue_judges_ranges_without_overflow(void **state)
     assert_int_equal(yb_shm_catalogue_judge(&entry, 5, 0, 10, 2, &at), YB_DENIED);
 }
 
+/* What a process was asked is not in doubt once it has ended, and it closes its sockets before. */
+static void
+test_shm__a_process_that_ends_is_seen_to(void **state)
+{
+    siginfo_t told;
+    int orders[2];
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(orders), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char byte;
+
+        (void)close(orders[1]);
+        (void)!read(orders[0], &byte, 1);
+        _exit(0);
+    }
+    assert_false(yb_shm_attach_ending(getpid()));
+    assert_false(yb_shm_attach_ending(pid));
+    assert_int_equal(close(orders[0]) | close(orders[1]), 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &told, WEXITED | WNOWAIT), 0);
+    assert_true(yb_shm_attach_ending(pid));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_false(yb_shm_attach_ending(pid));
+}
+
 int
 main(void)
 {
@@ -555,6 +585,7 @@ main(void)
         cmocka_unit_test(test_shm__an_initiator_lends_what_it_writes_from),
         cmocka_unit_test(test_shm__the_catalogue_finds_what_a_list_finds),
         cmocka_unit_test(test_shm__the_catalogue_judges_ranges_without_overflow),
+        cmocka_unit_test(test_shm__a_process_that_ends_is_seen_to),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

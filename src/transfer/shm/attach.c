@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/check.h"
+
+#define EXITING 0x4ul /* PF_EXITING of the kernel: set before a process closes its files. */
 
 static enum yb_status
 status_of(int error)
@@ -67,6 +70,28 @@ int
 yb_shm_attach_pidfd(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0); /* Close-on-exec by itself. */
+}
+
+bool
+yb_shm_attach_ending(pid_t pid)
+{
+    char text[512]; /* Of proc(5): "pid (name) state ppid pgrp session tty tpgid flags ...". */
+    unsigned long flags = 0;
+    const char *after;
+    FILE *file;
+    size_t count;
+
+    (void)snprintf(text, sizeof(text), "/proc/%d/stat", (int)pid);
+    file = fopen(text, "re");
+    if (file == NULL) {
+        return false;
+    }
+    count = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    text[count] = '\0';
+    after = strrchr(text, ')'); /* A name may have anything in it. */
+    return after != NULL && sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+           (flags & EXITING) != 0;
 }
 
 void

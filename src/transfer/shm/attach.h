@@ -34,6 +34,9 @@ void yb_shm_attach_why(enum yb_status status, pid_t pid, char *why_out, uint32_t
 /* Return a descriptor that becomes readable when the process has ended, or -1. */
 int yb_shm_attach_pidfd(pid_t pid);
 
+/* Whether the process is on its way out or has ended, and was not collected yet. */
+bool yb_shm_attach_ending(pid_t pid);
+
 /* Let process `pid`, which has proved itself, read this process where the kernel's yama module
  * asks for that. Only one process can be let in at a time, so that this is done for the first. */
 void yb_shm_attach_allow(pid_t pid);

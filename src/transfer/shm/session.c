@@ -3,6 +3,7 @@
  * One session: the proof, what is said afterwards, and its end; and what the workers ask of it.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -509,8 +510,9 @@ on_note(struct yb_shm_session *session, const struct yb_wire_shm_note *note, int
     }
 }
 
-/* A process that ends closes its sockets just before it can be seen to have ended. That it has
- * ended makes all the difference for what it was asked: wait for that a little. */
+/* A process that ends closes its sockets before it can be seen to have ended: just before, or on a
+ * busy machine long before. That it has ended makes all the difference for what it was asked: wait
+ * for that a little, and longer if it is on its way out. */
 static void
 lose_socket(struct yb_shm_session *session)
 {
@@ -548,6 +550,16 @@ yb_shm_session_readable(struct yb_shm_session *session)
     }
 }
 
+/* Whether the process is on its way out, or its pidfd tells already that it has ended. */
+static bool
+is_ending(const struct yb_shm_session *session)
+{
+    struct pollfd ended = {.fd = session->process.fd, .events = POLLIN};
+
+    /* In this order: one that is not found any more was collected, and its pidfd tells. */
+    return yb_shm_attach_ending(session->pid) || poll(&ended, 1, 0) == 1;
+}
+
 void
 yb_shm_session_attend(struct yb_shm_session *session)
 {
@@ -567,8 +579,13 @@ yb_shm_session_attend(struct yb_shm_session *session)
     } else if (state == YB_SHM_ASKED && session->initiator && !session->connected) {
         connect_to(session);
     } else if (state == YB_SHM_UP && session->lost_ns != 0) {
-        if (yb_clock_now(yb_clock_system()) >= session->lost_ns) {
+        uint64_t now_ns = yb_clock_now(yb_clock_system());
+
+        if (now_ns >= session->lost_ns + YB_SHM_ENDING_NS ||
+            (now_ns >= session->lost_ns && !is_ending(session))) {
             yb_shm_session_cut(session, false, CLOSED_SOCKET);
+        } else {
+            session->host->awake_ns = now_ns + 2 * YB_SHM_LINGER_NS;
         }
     } else if (state == YB_SHM_UP) {
         yb_shm_loan_send(session);

@@ -24,6 +24,7 @@
 #define YB_SHM_STRANGERS_MAX 64u
 #define YB_SHM_LOANS_MAX     256u
 #define YB_SHM_LINGER_NS     (50 * YB_NS_PER_MS)
+#define YB_SHM_ENDING_NS     (10 * YB_NS_PER_S) /* The same, of a process that is seen to end. */
 
 /* The identity page: what peers read back. Shared memory, so that it can be mapped as well. */
 struct yb_shm_page {
