@@ -242,6 +242,7 @@ yb_engine_destroy(struct yb_engine **engine_ref)
     }
     YB_ASSERT(engine->first == NULL);
     yb_engine_measure_end(engine);
+    yb_engine_holders_close(engine);
     give_memory(engine);
     if (engine->pool != NULL) {
         yb_kv_pool_destroy(&engine->pool);

@@ -7,6 +7,7 @@
  *     blocks.c   the blocks of a request: found, taken, made known, given back
  *     load.c     lookup and loads, on a loader
  *     pull.c     blocks from the engine that holds a request, on a loader
+ *     holders.c  connections to such engines, kept for the next pull
  *     keep.c     stores, on a storer
  *     measure.c  what requests were like, as metrics
  *     spans.c    what became of requests, loads, pulls and stores
@@ -34,6 +35,7 @@
 #define YB_ENGINE_LOADERS       8u
 #define YB_ENGINE_STORERS       4u
 #define YB_ENGINE_STORES_MAX    256u /* Waiting or running. */
+#define YB_ENGINE_HOLDERS_MAX   16u
 #define YB_ENGINE_PART_KEY_MAX  (YB_KV_KEY_BYTES + 1u)
 #define YB_ENGINE_NOTES_MAX     256u /* Requests that have ended and are not counted yet. */
 #define YB_ENGINE_SOURCES       7u   /* Of a prompt's KV; see measure.c. */
@@ -67,6 +69,15 @@ struct yb_engine_jobs {
     struct yb_engine_job *first;
     struct yb_engine_job **last;
     pthread_cond_t more;
+};
+
+/* Connections to other engines that nobody uses now, the one that was used last at the end. */
+struct yb_engine_holders {
+    uint32_t count;
+    struct {
+        char address[64];
+        yb_transfer_peer peer;
+    } rows[YB_ENGINE_HOLDERS_MAX];
 };
 
 /* What is awaited from a tier of the store. */
@@ -163,6 +174,7 @@ struct yb_engine {
     uint32_t stores;
     uint64_t load_free_ns; /* load_rate: when what comes next may be there. */
     struct yb_engine_source sources[YB_CLIENT_TIER_OBJECT + 1];
+    struct yb_engine_holders holders;
     struct yb_engine_jobs loaders;
     struct yb_engine_jobs storers;
     struct yb_engine_info sums; /* The counters of it. */
@@ -253,6 +265,20 @@ void yb_engine_shorten_locked(struct yb_engine_request *request, uint32_t count)
 void yb_engine_load_locked(struct yb_engine_request *request);
 /* Begin to pull a request's blocks from where it was computed. Lock held. */
 void yb_engine_pull_locked(struct yb_engine_request *request);
+
+/* ---- holders.c ---- */
+
+/* Take a connection to that engine that was kept, the one used last; false: there is none. It is
+ * the caller's, to be kept again, or closed. */
+bool yb_engine_holder_take(struct yb_engine *engine, const char *address,
+                           yb_transfer_peer *peer_out);
+
+/* Keep one that works, for the next pull; of too many the one that was used longest ago is closed.
+ */
+void yb_engine_holder_keep(struct yb_engine *engine, const char *address, yb_transfer_peer peer);
+
+/* Close all of them. The engine has been stopped. */
+void yb_engine_holders_close(struct yb_engine *engine);
 
 /* ---- keep.c ---- */
 

@@ -18,6 +18,7 @@ struct pull {
     uint32_t first; /* Blocks before it are here already. */
     uint32_t blocks;
     struct yb_transfer_item *items;
+    uint64_t until_ns; /* No connection is tried after that. */
 };
 
 /* Take memory for the blocks that are not here. Lock held. */
@@ -88,27 +89,53 @@ read_ticket(const struct pull *pull, yb_transfer_peer peer)
     return status == YB_OK && found != from->ticket ? YB_STALE : status;
 }
 
-/* Read them, and tell the holder. STALE: it did not hold them any more. */
+/* Have a connection to the holder that is known to work. A batch waits for a peer that may come
+ * back; this one would come back without the blocks: so it is asked first. One that was kept may
+ * have ended since, then a new one is made. */
 static enum yb_status
-read_blocks(struct pull *pull)
+reach(const struct pull *pull, yb_transfer_peer *peer_out)
 {
     struct yb_transfer *transfer = pull->engine->options.transfer;
+    const char *address = pull->request->from.address;
     struct yb_transfer_probe probe;
+    enum yb_status status;
+    bool kept;
+
+    do {
+        kept = yb_engine_holder_take(pull->engine, address, peer_out);
+        status = kept ? YB_OK : yb_transfer_open(transfer, address, peer_out);
+        if (status != YB_OK) {
+            return status;
+        }
+        status = yb_transfer_ask(transfer, *peer_out, ALIVE_NS, &probe);
+        if (status != YB_OK) {
+            (void)!yb_transfer_close(transfer, *peer_out);
+        }
+    } while (status != YB_OK && kept && yb_engine_now(pull->engine) < pull->until_ns);
+    return status;
+}
+
+/* Read them, and tell the holder. STALE: it did not hold them any more. */
+static enum yb_status
+read_blocks(const struct pull *pull)
+{
     yb_transfer_peer peer;
-    enum yb_status status = yb_transfer_open(transfer, pull->request->from.address, &peer);
+    enum yb_status status = reach(pull, &peer);
 
     if (status != YB_OK) {
         return status;
     }
-    /* A batch waits for a peer that may come back. This one would come back without the blocks. */
-    status = yb_transfer_ask(transfer, peer, ALIVE_NS, &probe);
-    if (status == YB_OK && pull->blocks > 0) {
+    if (pull->blocks > 0) {
         status = read_items(pull, peer, pull->items, pull->blocks, NULL);
     }
     if (status == YB_OK) {
         status = read_ticket(pull, peer);
     }
-    (void)!yb_transfer_close(transfer, peer);
+    if (status == YB_OK) {
+        yb_engine_holder_keep(pull->engine, pull->request->from.address, peer);
+    } else {
+        (void)!yb_transfer_close(pull->engine->options.transfer, peer);
+    }
     return status;
 }
 
@@ -185,6 +212,7 @@ run_pull(struct yb_engine_job *job)
     enum yb_status status = YB_NO_MEMORY;
 
     pull.request->load_run_ns = yb_engine_now(pull.engine);
+    pull.until_ns = yb_deadline_after(pull.request->load_run_ns, ALIVE_NS);
     pull.items = calloc(pull.blocks + 1, sizeof(struct yb_transfer_item));
     if (pull.items != NULL) {
         yb_lock_acquire(&pull.engine->lock);

@@ -291,9 +291,8 @@ build(const struct yb_shared_options *options, struct yb_shared_info *info, char
         errno = error;
         if (huge == 1) {
             say(why_out, why_bytes,
-                "huge pages were asked for, but %llu of 2 MiB could not be had (%s): reserve them "
-                "in"
-                " vm.nr_hugepages; of ordinary pages the kernel makes as many huge as it can",
+                "huge pages were asked for, but %llu of 2 MiB could not be had (%s): reserve them"
+                " in vm.nr_hugepages; of ordinary pages the kernel makes as many huge as it can",
                 (unsigned long long)(round_up(options->length, HUGE_BYTES) / HUGE_BYTES),
                 strerror(error));
         }

@@ -4,6 +4,7 @@
  * for byte, layer by layer; requests are handed over; what goes wrong costs time and no byte.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/stats.h"
@@ -520,6 +521,48 @@ test_engine__a_request_goes_on_where_its_kv_was_pulled_to(void **state)
     rig_fini(&prefill);
 }
 
+/* Whoever is pulled from again is asked over the connection that is there; one that has ended
+ * meanwhile costs a new one, and not the pull. */
+static void
+test_engine__a_connection_to_a_holder_is_kept(void **state)
+{
+    uint32_t token, answer[ANSWER_MAX], got;
+    struct yb_engine_handover from;
+    const struct yb_engine_ask ask = {
+        .tokens = &token, .token_count = 1, .answer_tokens = 2, .from = &from};
+    struct yb_engine_holders *holders;
+    struct rig prefill, decode;
+    char address[32];
+
+    (void)state;
+    rig_init(&prefill, false, NULL);
+    rig_init(&decode, false, NULL);
+    holders = &decode.engine->holders;
+    for (token = 700; token < 705; token++) {
+        struct yb_engine_request *held = hold(&prefill, &token, 1, &from);
+        struct yb_engine_outcome outcome;
+
+        if (token == 703) { /* It ends, and nobody says so. */
+            assert_int_equal(yb_transfer_close(decode.transfer, holders->rows[0].peer), YB_OK);
+        }
+        outcome = run(&decode, &ask, answer, &got);
+        assert_int_equal(outcome.pulled_tokens, 1);
+        assert_int_equal(holders->count, 1);
+        yb_engine_release(&held);
+    }
+    for (uint32_t i = 0; i < YB_ENGINE_HOLDERS_MAX; i++) {
+        yb_transfer_peer peer;
+
+        (void)snprintf(address, sizeof(address), "127.0.0.1:%u", i + 1);
+        assert_int_equal(yb_transfer_open(decode.transfer, address, &peer), YB_OK);
+        yb_engine_holder_keep(decode.engine, address, peer);
+    }
+    assert_int_equal(holders->count, YB_ENGINE_HOLDERS_MAX); /* It was the oldest. */
+    assert_string_equal(holders->rows[0].address, "127.0.0.1:1");
+    rig_fini(&decode);
+    rig_fini(&prefill);
+}
+
 static void
 test_engine__what_was_promised_and_is_gone_is_computed(void **state)
 {
@@ -850,6 +893,7 @@ main(void)
         cmocka_unit_test(test_engine__wrong_bytes_are_found_and_computed_anew),
         cmocka_unit_test(test_engine__a_block_in_parts_is_whole_or_computed),
         cmocka_unit_test(test_engine__a_request_goes_on_where_its_kv_was_pulled_to),
+        cmocka_unit_test(test_engine__a_connection_to_a_holder_is_kept),
         cmocka_unit_test(test_engine__what_was_promised_and_is_gone_is_computed),
         cmocka_unit_test(test_engine__what_was_let_go_is_nobodys_any_more),
         cmocka_unit_test(test_engine__what_nobody_comes_for_expires),
