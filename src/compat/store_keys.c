@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "compat/pattern.h"
 #include "compat/store_internal.h"
 
 #define PATTERN_BYTES_MAX 4096u
@@ -143,14 +144,15 @@ yb_compat_store_remove_regex(struct yb_compat_store *store, const char *pattern,
         .force = force,
     };
     struct yb_client *client = yb_compat_store_enter(store);
+    char ours[PATTERN_BYTES_MAX];
     uint64_t count = 0;
     enum yb_status status = YB_INVALID;
 
     if (client == NULL) {
         return YB_COMPAT_INVALID_PARAMS;
     }
-    if (pattern != NULL && strnlen(pattern, PATTERN_BYTES_MAX) < PATTERN_BYTES_MAX) {
-        status = yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX, pattern, &call, &count);
+    if (pattern != NULL && yb_compat_pattern(pattern, ours, sizeof(ours))) {
+        status = yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX, ours, &call, &count);
     }
     yb_compat_store_leave(store);
     return removed(status, count);

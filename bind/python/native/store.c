@@ -448,7 +448,9 @@ static PyMethodDef methods[] = {
     YB_PY_ROW("batch_remove", batch_remove,
               "batch_remove(keys, force=False)\n\n0 or a code of each."),
     YB_PY_ROW("remove_by_regex", remove_by_regex,
-              "remove_by_regex(regex_pattern, force=False)\n\nHow many were removed, or a code."),
+              "remove_by_regex(regex_pattern, force=False)\n\n"
+              "How many keys were removed in which the expression (ECMAScript's) is found, or a "
+              "code; -600: it cannot be."),
     YB_PY_ROW("remove_all", remove_all,
               "remove_all(force=False)\n\nHow many were removed, or a code."),
     YB_PY_ROW(
