@@ -122,10 +122,11 @@ def apply(changes, tree=TREE):
 def build_wheel():
     """Install the copied tree's wheel in an environment of its own."""
     python = str(PYTHON / "bin" / "python")
-    steps = [] if (PYTHON / "ready").exists() else [
+    packages, ready = TREE / "tests" / "python" / "packages.txt", PYTHON / "ready"
+    steps = [] if ready.exists() and ready.read_bytes() == packages.read_bytes() else [
         [sys.executable, "-m", "venv", str(PYTHON)],
-        [python, "-m", "pip", "install", "-q", "pytest", "numpy"],
-        ["touch", str(PYTHON / "ready")]]
+        [python, "-m", "pip", "install", "-q", "-r", str(packages)],
+        ["cp", str(packages), str(ready)]]
     steps += [[str(TREE / "tools" / "wheel.sh"), "one"],
               [python, "-m", "pip", "install", "-q", "--force-reinstall", "--no-deps",
                "--no-index", "--find-links", str(TREE / "dist"), "yuebing"]]

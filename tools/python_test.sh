@@ -24,12 +24,12 @@ pythons() {
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 
 run_with() { # PYTHON VERSION
-    local venv=$work/test-$2 packages=(pytest numpy requests) p f s
-    if [ "$(cat "$venv/ready" 2>/dev/null)" != "${packages[*]}" ]; then
+    local venv=$work/test-$2 packages=tests/python/packages.txt p f s
+    if ! cmp -s $packages "$venv/ready"; then
         rm -rf "$venv"
         "$1" -m venv "$venv" &&
-            "$venv/bin/pip" install -q --disable-pip-version-check "${packages[@]}" &&
-            echo "${packages[*]}" >"$venv/ready" || return 1
+            "$venv/bin/pip" install -q --disable-pip-version-check -r $packages &&
+            cp $packages "$venv/ready" || return 1
     fi
     "$venv/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps --no-index \
         --find-links dist yuebing || return 1
