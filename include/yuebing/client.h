@@ -218,7 +218,7 @@ YB_API YB_CHECKED enum yb_status yb_client_release(struct yb_client *client,
 enum yb_client_match {
     YB_CLIENT_MATCH_ALL,
     YB_CLIENT_MATCH_PREFIX,
-    YB_CLIENT_MATCH_REGEX, /* POSIX extended. */
+    YB_CLIENT_MATCH_REGEX, /* Of PCRE2, over bytes; found anywhere unless it says ^ and $. */
 };
 
 struct yb_client_entry {

@@ -9,7 +9,7 @@
 #include "cli/store.h"
 
 const struct yb_cli_option yb_cli_ls_options[] = {
-    {"regex", "RE", "keys that match this POSIX extended regular expression"},
+    {"regex", "RE", "keys in which this regular expression (PCRE2) finds something"},
     YB_CLI_STORE_OPTIONS,
     {NULL, NULL, NULL},
 };
@@ -70,8 +70,10 @@ yb_cli_ls(struct yb_cli *cli, int argc, char **argv)
     yb_client_close(&client);
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing ls: %s: %s\n", yb_status_name(status),
-                status == YB_INVALID ? "this is no POSIX extended regular expression"
-                                     : yb_cli_outcome_text(status));
+                status == YB_INVALID ? "this is no regular expression (PCRE2)"
+                : status == YB_TOO_LARGE
+                    ? "this regular expression is too much work; make it simpler"
+                    : yb_cli_outcome_text(status));
     }
     if (cli->json &&
         yb_output_json(cli->out, json_pack("{s:s, s:I, s:I, s:o}", "status", yb_status_name(status),

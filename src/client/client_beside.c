@@ -234,34 +234,15 @@ yb_client_copy(struct yb_client *client, const struct yb_client_where *where,
     return status;
 }
 
-/* Write a pattern that is the key and nothing else. Returns false: it cannot be written as one. */
-static bool
-pattern_of(const char *key, uint32_t key_bytes, char *pattern, size_t room)
-{
-    static const char special[] = "\\^$.|?*+()[]{}";
-    size_t at = 0;
-
-    pattern[at++] = '^';
-    for (uint32_t i = 0; i < key_bytes; i++) {
-        if (key[i] == '\0' || at + 4 > room) {
-            return false;
-        }
-        if (strchr(special, key[i]) != NULL) {
-            pattern[at++] = '\\';
-        }
-        pattern[at++] = key[i];
-    }
-    pattern[at++] = '$';
-    pattern[at] = '\0';
-    return true;
-}
-
 enum yb_status
 yb_client_drop_copy(struct yb_client *client, const void *key, uint32_t key_bytes,
                     const struct yb_client_node *node, uint64_t timeout_ns, bool *dropped_out)
 {
-    char pattern[YB_CLIENT_KEY_BYTES_MAX + 1];
-    struct yb_wire_list_question question = {.items_max = 1, .kind = YB_CLIENT_MATCH_REGEX};
+    struct yb_wire_list_question question = {
+        .items_max = 1,
+        .kind = YB_WIRE_MATCH_KEY,
+        .pattern = {.bytes = key, .length = (uint16_t)key_bytes},
+    };
     struct yb_wire_remove_unheld_answer answer = {.cursor = 0};
     uint8_t body[YB_WIRE_LIST_QUESTION_BYTES_MAX];
     uint8_t reply[YB_WIRE_REMOVE_UNHELD_ANSWER_BYTES];
@@ -281,8 +262,10 @@ yb_client_drop_copy(struct yb_client *client, const void *key, uint32_t key_byte
     if (status != YB_OK) {
         return status;
     }
-    status = pattern_of(key, key_bytes, pattern, sizeof(pattern)) ? YB_OK : YB_UNSUPPORTED;
-    question.pattern = yb_wire_text_of(status == YB_OK ? pattern : "");
+    if (key_bytes == 0 || key_bytes > YB_CLIENT_KEY_BYTES_MAX ||
+        !yb_wire_text_valid(key, key_bytes)) {
+        status = YB_UNSUPPORTED;
+    }
     do {
         size_t length = 0;
 

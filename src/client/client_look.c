@@ -169,7 +169,6 @@ static enum yb_status
 walk_init(struct walk *walk, struct yb_client *client, enum yb_client_match match,
           const char *pattern, const struct yb_client_call *given)
 {
-    static const uint16_t kinds[] = {0, 1, 2}; /* In order of enum yb_client_match. */
     enum yb_status status = yb_client_read_call(given, &walk->call);
     struct snapshot snapshot = {.client = client};
 
@@ -183,7 +182,7 @@ walk_init(struct walk *walk, struct yb_client *client, enum yb_client_match matc
     }
     walk->client = client;
     walk->deadline_ns = yb_deadline_after(yb_clock_now(yb_clock_system()), walk->call.timeout_ns);
-    walk->kind = kinds[match];
+    walk->kind = (uint16_t)match; /* The numbers are the same: wire enum `match`. */
     walk->pattern = yb_wire_text_of(match != YB_CLIENT_MATCH_ALL ? pattern : "");
     yb_client_run(client, copy_nodes, &snapshot);
     walk->nodes = calloc(snapshot.count + 1, sizeof(*walk->nodes));

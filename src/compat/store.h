@@ -113,8 +113,9 @@ int64_t yb_compat_store_size(struct yb_compat_store *store, const yb_compat_key 
 void yb_compat_store_remove(struct yb_compat_store *store, const yb_compat_key *keys,
                             uint32_t count, bool force, int32_t *codes_out);
 
-/* How many were removed, or a code. `pattern` is a regular expression of the known package
- * (pattern.h), found anywhere in the key; -600: it cannot be. */
+/* How many were removed, or a code. `pattern` is a regular expression, found anywhere in
+ * the key: those of the known package (ECMAScript's) are ones of PCRE2's, which the store takes.
+ * -600: it is none. */
 int64_t yb_compat_store_remove_regex(struct yb_compat_store *store, const char *pattern,
                                      bool force);
 int64_t yb_compat_store_remove_all(struct yb_compat_store *store, bool force);

@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "compat/pattern.h"
 #include "compat/store_internal.h"
 
-#define PATTERN_BYTES_MAX 4096u
-#define EXIST_AT_ONCE     4096u /* Keys of a question: more fall out of a core's own cache. */
+#define EXIST_AT_ONCE 4096u /* Keys of a question: more fall out of a core's own cache. */
 
 static int32_t
 existence(enum yb_status status)
@@ -144,15 +142,14 @@ yb_compat_store_remove_regex(struct yb_compat_store *store, const char *pattern,
         .force = force,
     };
     struct yb_client *client = yb_compat_store_enter(store);
-    char ours[PATTERN_BYTES_MAX];
     uint64_t count = 0;
     enum yb_status status = YB_INVALID;
 
     if (client == NULL) {
         return YB_COMPAT_INVALID_PARAMS;
     }
-    if (pattern != NULL && yb_compat_pattern(pattern, ours, sizeof(ours))) {
-        status = yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX, ours, &call, &count);
+    if (pattern != NULL) {
+        status = yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX, pattern, &call, &count);
     }
     yb_compat_store_leave(store);
     return removed(status, count);

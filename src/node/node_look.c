@@ -3,111 +3,117 @@
  * Looking around in a node: listings, removal of what nobody holds, numbers. All in bounded steps;
  * a cursor is a place in the table of blocks, so that what is there throughout is named.
  */
-#include <regex.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/hash.h"
+#include "node/match.h"
 #include "node/node_internal.h"
 
-#define WALK_STEP   16384u /* Records looked at for one answer. */
-#define PATTERN_MAX 512u   /* Longest regular expression. */
+#define WALK_STEP 16384u             /* Records looked at for one answer. */
+#define WALK_NS   (2 * YB_NS_PER_MS) /* A walk that took so long goes on with the next answer. */
 
-/* Which keys a question is about. */
-struct match {
+/* A question's way through the table of blocks, or a step of it. */
+struct walk {
+    struct yb_node *node;
+    struct yb_match match;
     uint32_t tenant;
-    uint16_t kind;
-    const char *pattern;
-    size_t pattern_bytes;
-    regex_t regex;
-    bool compiled;
+    uint64_t cursor; /* The next record. */
+    uint64_t stop;
+    uint64_t until_ns;
+    enum yb_status status; /* Why the walk cannot go on at the cursor. */
 };
 
-static enum yb_status
-match_init(struct match *match, struct yb_node *node, const struct yb_request *request,
-           const struct yb_wire_list_question *body)
+static uint64_t
+walk_now(const struct walk *walk)
 {
-    char pattern[PATTERN_MAX + 1];
+    return yb_clock_now(yb_loop_clock(yb_net_loop(walk->node->net)));
+}
 
-    *match = (struct match){
-        .tenant = yb_node_tenant_of(node, request),
-        .kind = body->kind,
-        .pattern = body->pattern.bytes,
-        .pattern_bytes = body->pattern.length,
-    };
-    if (match->tenant == UINT32_MAX) {
-        return YB_TOO_LARGE;
+/* Understand a question; on OK the walk's match must be ended. */
+static enum yb_status
+walk_init(struct walk *walk, struct yb_node *node, const struct yb_request *request,
+          const struct yb_wire_list_question *question)
+{
+    *walk = (struct walk){.node = node, .tenant = yb_node_tenant_of(node, request)};
+    return walk->tenant != UINT32_MAX
+               ? yb_match_init(&walk->match, question->kind, question->pattern.bytes,
+                               question->pattern.length)
+               : YB_TOO_LARGE;
+}
+
+static enum yb_status
+walk_decode(struct walk *walk, struct yb_node *node, const struct yb_request *request,
+            struct yb_wire_list_question *question)
+{
+    enum yb_status status =
+        yb_wire_list_question_decode(request->body, request->body_bytes, question, NULL);
+
+    if (status == YB_OK && !yb_node_serving(node)) {
+        status = YB_FENCED;
     }
-    if (match->kind != 2) {
-        return YB_OK;
-    }
-    if (match->pattern_bytes > PATTERN_MAX) {
-        return YB_TOO_LARGE;
-    }
-    memcpy(pattern, match->pattern, match->pattern_bytes);
-    pattern[match->pattern_bytes] = '\0';
-    if (regcomp(&match->regex, pattern, REG_EXTENDED | REG_NOSUB) != 0) {
-        return YB_INVALID;
-    }
-    match->compiled = true;
-    return YB_OK;
+    return status == YB_OK ? walk_init(walk, node, request, question) : status;
 }
 
 static void
-match_fini(struct match *match)
+walk_begin(struct walk *walk, uint64_t cursor)
 {
-    if (match->compiled) {
-        regfree(&match->regex);
-    }
+    uint64_t span = yb_block_span(walk->node->blocks);
+
+    walk->cursor = cursor;
+    walk->stop = span < cursor + WALK_STEP ? span : cursor + WALK_STEP;
+    walk->until_ns = walk_now(walk) + WALK_NS;
 }
 
-static bool
-matches(const struct match *match, const uint8_t *key, uint32_t key_bytes)
+/* Whether the block can be seen, and is one that the question is about. */
+static enum yb_status
+walk_try(const struct walk *walk, const struct yb_block *block)
 {
-    char text[YB_WIRE_KEY_BYTES_MAX + 1];
+    struct yb_node *node = walk->node;
 
-    if (match->kind == 0) {
-        return true;
+    if (block->state != YB_BLOCK_GRANTED || block->tenant != walk->tenant ||
+        block->flush < node->tenants[block->tenant].flush ||
+        block->expires_ns <= yb_node_now(node)) {
+        return YB_NOT_FOUND;
     }
-    if (match->kind == 1) {
-        return key_bytes >= match->pattern_bytes &&
-               memcmp(key, match->pattern, match->pattern_bytes) == 0;
-    }
-    memcpy(text, key, key_bytes);
-    text[key_bytes] = '\0';
-    return regexec(&match->regex, text, 0, NULL, 0) == 0;
+    return yb_match_try(&walk->match, yb_node_key(node, block), block->key_bytes);
 }
 
-/* Return the next block at or after *cursor that can be read and matches, and move the cursor
- * behind it; NULL when the step is over or, with *cursor 0, the walk. */
+/* Return the next block at or after the cursor that can be read and matches, and move the cursor
+ * behind it; NULL when the step is over, or with the status of the one that it stands at. */
 static struct yb_block *
-next_match(struct yb_node *node, const struct match *match, uint64_t *cursor, uint64_t stop)
+walk_next(struct walk *walk)
 {
-    while (*cursor < stop) {
-        struct yb_block *block = yb_block_at(node->blocks, (uint32_t)(*cursor)++);
+    while (walk->cursor < walk->stop) {
+        struct yb_block *block = yb_block_at(walk->node->blocks, (uint32_t)walk->cursor);
+        const enum yb_status status = walk_try(walk, block);
 
-        if (block->state == YB_BLOCK_GRANTED && block->tenant == match->tenant &&
-            block->flush >= node->tenants[block->tenant].flush &&
-            block->expires_ns > yb_node_now(node) &&
-            matches(match, yb_node_key(node, block), block->key_bytes)) {
+        if (status != YB_OK && status != YB_NOT_FOUND) {
+            walk->status = status;
+            return NULL;
+        }
+        walk->cursor++;
+        if (walk->match.kind == YB_WIRE_MATCH_REGEX && walk_now(walk) > walk->until_ns) {
+            walk->stop = walk->cursor;
+        }
+        if (status == YB_OK) {
             return block;
         }
     }
     return NULL;
 }
 
-/* Understand a question; on OK the match must be ended. */
-static enum yb_status
-begin(struct yb_node *node, const struct yb_request *request, struct yb_wire_list_question *body,
-      struct match *match)
+/* Where the next answer begins. */
+static uint64_t
+walk_cursor(const struct walk *walk, bool below)
 {
-    enum yb_status status =
-        yb_wire_list_question_decode(request->body, request->body_bytes, body, NULL);
+    struct yb_node *node = walk->node;
 
-    if (status == YB_OK && !yb_node_serving(node)) {
-        status = YB_FENCED;
+    if (walk->cursor < yb_block_span(node->blocks)) {
+        return walk->cursor;
     }
-    return status == YB_OK ? match_init(match, node, request, body) : status;
+    return below && yb_node_below_blocks(node) > 0 ? YB_NODE_CURSOR_BELOW : 0;
 }
 
 static uint64_t
@@ -150,13 +156,12 @@ yb_node_list_handle(void *service, struct yb_request *request)
     uint8_t *keys = node->keys;
     uint32_t items_max = sizeof(items) / sizeof(items[0]);
     struct yb_block *block;
-    struct match match;
-    uint64_t cursor, stop;
+    struct walk walk;
     size_t key_bytes = 0, length = 0;
-    enum yb_status status = begin(node, request, &body, &match);
+    enum yb_status status = walk_decode(&walk, node, request, &body);
 
     if (status == YB_OK && (body.cursor & YB_NODE_CURSOR_BELOW) != 0) {
-        match_fini(&match);
+        yb_match_fini(&walk.match);
         status = yb_node_list_below(node, request, &body);
         if (status == YB_OK) {
             return;
@@ -167,20 +172,20 @@ yb_node_list_handle(void *service, struct yb_request *request)
         return;
     }
     items_max = body.items_max < items_max ? body.items_max : items_max;
-    cursor = body.cursor;
-    stop = yb_block_span(node->blocks);
-    stop = stop < cursor + WALK_STEP ? stop : cursor + WALK_STEP;
+    walk_begin(&walk, body.cursor);
     while (listing.items.count < items_max &&
            key_bytes + YB_WIRE_KEY_BYTES_MAX <= YB_NODE_KEYS_BYTES &&
-           (block = next_match(node, &match, &cursor, stop)) != NULL) {
+           (block = walk_next(&walk)) != NULL) {
         list_item(node, block, &items[listing.items.count++]);
         memcpy(keys + key_bytes, yb_node_key(node, block), block->key_bytes);
         key_bytes += block->key_bytes;
     }
-    match_fini(&match);
-    listing.cursor = cursor < yb_block_span(node->blocks) ? cursor
-                     : yb_node_below_blocks(node) > 0     ? YB_NODE_CURSOR_BELOW
-                                                          : 0;
+    yb_match_fini(&walk.match);
+    if (listing.items.count == 0 && walk.status != YB_OK) {
+        yb_request_reply(request, walk.status, NULL, 0, NULL, 0);
+        return;
+    }
+    listing.cursor = walk_cursor(&walk, true);
     listing.keys = (struct yb_wire_blob){.bytes = keys, .length = (uint32_t)key_bytes};
     if (yb_wire_listing_encode(&listing, node->scratch, YB_NODE_SCRATCH_BYTES, &length) != YB_OK) {
         YB_ASSERT(false);
@@ -196,22 +201,30 @@ yb_node_list_reply(struct yb_node *node, struct yb_request *request,
     uint32_t count = listing->items.count;
     uint8_t *keys = node->keys;
     size_t from = 0, to = 0, length = 0;
-    struct match match;
-    enum yb_status status = match_init(&match, node, request, question);
+    struct walk walk;
+    enum yb_status status = walk_init(&walk, node, request, question);
 
     if (status != YB_OK) {
         return status;
     }
     listing->items.count = 0;
-    for (uint32_t i = 0; i < count; i++) { /* Keep those that match, in place. */
-        if (matches(&match, listing->keys.bytes + from, items[i].key_bytes)) {
+    for (uint32_t i = 0; i < count && walk.status == YB_OK; i++) {
+        const enum yb_status one =
+            yb_match_try(&walk.match, listing->keys.bytes + from, items[i].key_bytes);
+
+        if (one == YB_OK) { /* Keep it, in place. */
             memmove(keys + to, listing->keys.bytes + from, items[i].key_bytes);
             items[listing->items.count++] = items[i];
             to += items[i].key_bytes;
+        } else if (one != YB_NOT_FOUND) {
+            walk.status = one;
         }
         from += items[i].key_bytes;
     }
-    match_fini(&match);
+    yb_match_fini(&walk.match);
+    if (walk.status != YB_OK) {
+        return walk.status;
+    }
     listing->keys = (struct yb_wire_blob){.bytes = keys, .length = (uint32_t)to};
     if (yb_wire_listing_encode(listing, node->scratch, YB_NODE_SCRATCH_BYTES, &length) != YB_OK) {
         YB_ASSERT(false);
@@ -301,16 +314,16 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
     struct yb_node_removal *removal = free_removal(node);
     struct yb_wire_list_question body;
     struct yb_block *block;
-    struct match match;
-    uint64_t cursor, stop, done;
-    enum yb_status status = removal != NULL ? begin(node, request, &body, &match) : YB_AGAIN;
+    struct walk walk;
+    uint64_t done;
+    enum yb_status status = removal != NULL ? walk_decode(&walk, node, request, &body) : YB_AGAIN;
 
     if (status != YB_OK) {
         yb_request_reply(request, status, NULL, 0, NULL, 0);
         return;
     }
-    if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0 && body.kind != 0) {
-        match_fini(&match); /* By their keys: list them, and remove each. */
+    if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0 && body.kind != YB_WIRE_MATCH_ALL) {
+        yb_match_fini(&walk.match); /* By their keys: list them, and remove each. */
         yb_request_reply(request, YB_UNSUPPORTED, NULL, 0, NULL, 0);
         return;
     }
@@ -319,18 +332,16 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
     node->removing = (uint16_t)(removal - node->removals + 1);
     if ((body.cursor & YB_NODE_CURSOR_BELOW) != 0) {
         removal->answer.cursor =
-            yb_node_remove_below(node, match.tenant, body.cursor, &removal->answer);
+            yb_node_remove_below(node, walk.tenant, body.cursor, &removal->answer);
         node->removing = 0;
-        match_fini(&match);
+        yb_match_fini(&walk.match);
         removal->through = yb_node_below_kills(node, &done);
         check_removal(node, removal);
         return;
     }
-    cursor = body.cursor;
-    stop = yb_block_span(node->blocks);
-    stop = stop < cursor + WALK_STEP ? stop : cursor + WALK_STEP;
+    walk_begin(&walk, body.cursor);
     while (yb_publisher_room(node->publisher) > YB_PUBLISHER_MESSAGE_ITEMS &&
-           (block = next_match(node, &match, &cursor, stop)) != NULL) {
+           (block = walk_next(&walk)) != NULL) {
         if (in_use(node, block)) {
             removal->answer.skipped++;
         } else {
@@ -341,11 +352,12 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
         }
     }
     node->removing = 0;
-    match_fini(&match);
-    removal->answer.cursor = cursor < yb_block_span(node->blocks) ? cursor
-                             : yb_node_below_blocks(node) > 0 && body.kind == 0
-                                 ? YB_NODE_CURSOR_BELOW
-                                 : 0;
+    yb_match_fini(&walk.match);
+    if (removal->answer.removed + removal->answer.skipped == 0 && walk.status != YB_OK) {
+        answer_removal(node, removal, walk.status);
+        return;
+    }
+    removal->answer.cursor = walk_cursor(&walk, body.kind == YB_WIRE_MATCH_ALL);
     removal->through = yb_node_below_kills(node, &done);
     check_removal(node, removal);
 }

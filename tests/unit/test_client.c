@@ -778,6 +778,13 @@ test_client__lists_and_removes_the_keys_that_match(void **state)
     assert_int_equal(yb_client_list(client, YB_CLIENT_MATCH_REGEX, "(", NULL, on_entry, &few),
                      YB_INVALID);
     assert_int_equal(
+        yb_client_list(client, YB_CLIENT_MATCH_REGEX, "^(.|.|.|.)+[xyz]$", NULL, on_entry, &few),
+        YB_TOO_LARGE);
+    assert_int_equal(yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX,
+                                               "(((-{255}){255}){255}){255}", NULL, &removed),
+                     YB_TOO_LARGE);
+    assert_int_equal(removed, 0);
+    assert_int_equal(
         yb_client_remove_matching(client, YB_CLIENT_MATCH_REGEX, "^list-[0-9]{3}$", NULL, &removed),
         YB_OK);
     assert_int_equal(removed, 900);

@@ -449,7 +449,7 @@ static PyMethodDef methods[] = {
               "batch_remove(keys, force=False)\n\n0 or a code of each."),
     YB_PY_ROW("remove_by_regex", remove_by_regex,
               "remove_by_regex(regex_pattern, force=False)\n\n"
-              "How many keys were removed in which the expression (ECMAScript's) is found, or a "
+              "How many keys were removed in which the expression is found, or a "
               "code; -600: it cannot be."),
     YB_PY_ROW("remove_all", remove_all,
               "remove_all(force=False)\n\nHow many were removed, or a code."),

@@ -347,7 +347,7 @@ class Store:
 
     def list(self, prefix: str = "", *, regex: Optional[str] = None,
              timeout: Optional[float] = None) -> list[Entry]:
-        """What is there, by prefix or by a POSIX extended regular expression. Not atomic."""
+        """What is there, by prefix or by a regular expression (PCRE2, found anywhere). Not atomic."""
         match = _ALL if not prefix else _PREFIX
         if regex is not None:
             match, prefix = _REGEX, regex

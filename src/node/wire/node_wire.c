@@ -77,6 +77,18 @@ drop_reason_known(uint32_t value)
 }
 
 const char *
+yb_wire_match_name(uint32_t value)
+{
+    switch (value) {
+    case YB_WIRE_MATCH_ALL: return "all";
+    case YB_WIRE_MATCH_PREFIX: return "prefix";
+    case YB_WIRE_MATCH_REGEX: return "regex";
+    case YB_WIRE_MATCH_KEY: return "key";
+    default: return "unknown";
+    }
+}
+
+const char *
 yb_wire_node_type_name(uint32_t value)
 {
     switch (value) {
@@ -3010,7 +3022,7 @@ list_question_check(const struct yb_wire_list_question *value, struct yb_wire_er
     if (value->items_max > 4096) {
         return yb_wire_bad(error, "list_question", "items_max", "above its maximum", (uint64_t)value->items_max);
     }
-    if (value->kind > 2) {
+    if (value->kind > 3) {
         return yb_wire_bad(error, "list_question", "kind", "above its maximum", (uint64_t)value->kind);
     }
     if (value->pattern.length > 1024) {

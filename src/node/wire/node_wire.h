@@ -34,6 +34,17 @@ enum yb_wire_drop_reason {
 /* Return the word of the table, or "unknown". Static string. */
 const char *yb_wire_drop_reason_name(uint32_t value);
 
+/* Which keys a question is about; the first three numbers are those of yuebing/client.h. */
+enum yb_wire_match {
+    YB_WIRE_MATCH_ALL = 0, /* All. */
+    YB_WIRE_MATCH_PREFIX = 1, /* Those that begin with `pattern`. */
+    YB_WIRE_MATCH_REGEX = 2, /* Those in which `pattern` finds something, as a regular expression of PCRE2 over bytes. */
+    YB_WIRE_MATCH_KEY = 3, /* The one that is `pattern`. */
+};
+
+/* Return the word of the table, or "unknown". Static string. */
+const char *yb_wire_match_name(uint32_t value);
+
 /* Frame types of a node. */
 enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_PUT = 96, /* A mutation. Body: `put`; data: the values, one behind the other. Reply: `put_answers`, once every block was granted or refused. */
@@ -1772,10 +1783,10 @@ enum {
 struct yb_wire_list_question {
     uint64_t cursor; /* 0 to begin; then as answered. */
     uint32_t items_max; /* At most so many. */
-    /* 0: all keys; 1: keys that begin with `pattern`; 2: keys that match it as an extended
-     * regular expression. */
-    uint16_t kind;
-    struct yb_wire_text pattern; /* See `kind`. */
+    uint16_t kind; /* A `match`. */
+    /* See `kind`. INVALID: no regular expression; TOO_LARGE: one that is too much work, to
+     * compile or for a key. */
+    struct yb_wire_text pattern;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
