@@ -219,6 +219,7 @@ read_fields(struct question *question, const json_t *body)
     const json_t *prompt = json_object_get(body, "prompt");
     const json_t *transfer = json_object_get(body, "kv_transfer_params");
     uint64_t answer = ANSWER_TOKENS, reuse = UINT32_MAX, work_class = YB_CLASS_FIRST_TOKEN;
+    uint64_t choices = 1;
 
     if (json_is_string(prompt)) {
         read_text(question, prompt);
@@ -229,6 +230,9 @@ read_fields(struct question *question, const json_t *body)
     }
     if (!read_number(body, "max_tokens", YB_ENGINE_TOKENS_MAX, &answer)) {
         question->wrong = "max_tokens: a whole number from 1 to 2097152";
+    }
+    if (!read_number(body, "n", 1, &choices) || choices != 1) {
+        question->wrong = "n: one answer to a request; ask again for another";
     }
     if (!read_number(body, "reuse_tokens", UINT32_MAX, &reuse) ||
         !read_number(body, "class", YB_CLASS_COUNT - 1, &work_class) ||
