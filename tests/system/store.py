@@ -22,6 +22,8 @@ LEASE_MS_MAX = 60000  # Of the settings.
 PLAIN_LEASE_MS = 3000  # So that nobody loses it on a busy machine.
 LEASE_MS = PLAIN_LEASE_MS * SLOWER
 LEASE_S = LEASE_MS / 1000.0
+# A handshake goes through several threads of both sides, each of which may wait for a processor.
+PATIENT = ("--net-handshake-timeout-ms", str(3000 * SLOWER))
 MIB = 1 << 20
 TIERS = ("none", "device", "dram", "ssd", "object")  # As enum yb_client_tier has them.
 
@@ -262,12 +264,13 @@ class Role(Serve):
 def directory(*words, listen="127.0.0.1:0", lease_ms=PLAIN_LEASE_MS):
     """`lease_ms`: in a plain build."""
     lease_ms = min(lease_ms * SLOWER, LEASE_MS_MAX)
-    return Role("--directory-lease-ms", str(lease_ms), *words, listen=listen, command="directory")
+    return Role("--directory-lease-ms", str(lease_ms), *PATIENT, *words, listen=listen,
+                command="directory")
 
 
 def node(where, *words, name="n", memory="64m", listen="127.0.0.1:0"):
-    return Role("--directory", where, "--name", name, "--memory", memory, *words, listen=listen,
-                command="node")
+    return Role("--directory", where, "--name", name, "--memory", memory, *PATIENT, *words,
+                listen=listen, command="node")
 
 
 class Store:

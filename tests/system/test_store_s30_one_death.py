@@ -5,6 +5,7 @@ from yuebing import DEADLINE_S, LONG, SLOWER, case, expect, machine_is_busy, mai
 
 KEYS = (1_000_000 if LONG else 100_000) // SLOWER
 PART = KEYS // 10
+PROBES = 50 // SLOWER  # Of 3000 keys, before anything happens.
 BYTES_PER_KEY = 400  # A sanitizer adds its own.
 
 
@@ -33,7 +34,7 @@ def only_its_keys_vanish():
         expect(SLOWER > 1 or grown < BYTES_PER_KEY, f"{grown:.0f} bytes for each key")
         probe = f"k:0-{min(30000, KEYS - PART) - 1}"
         a.loop(0, "exist", probe, batch=3000, threads=1)
-        until(lambda: a.loops(0)["calls"] >= 50, "it is measured")
+        until(lambda: a.loops(0)["calls"] >= PROBES, "it is measured")
         quiet = a.loops(0, reset=1)
         more = node(store.directory.address, "--node-count", "64", name="new", memory="128m")
         store.nodes.append(more)
