@@ -267,7 +267,7 @@ check_node(struct yb_cli_store *store, const struct yb_wire_member *member, stru
 
     *out = (struct checked){0};
     out->status = yb_cli_store_ask_node(
-        store, member, &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_NODE_STAT});
+        store, member, &(struct yb_cli_question){.type = YB_WIRE_NODE_TYPE_NODE_CHECK});
     if (out->status == YB_OK &&
         yb_wire_node_numbers_decode(store->reply, store->reply_bytes, numbers, NULL) != YB_OK) {
         out->status = YB_PROTOCOL;
@@ -278,7 +278,7 @@ check_node(struct yb_cli_store *store, const struct yb_wire_member *member, stru
                 PADDED(member->address), yb_status_name(out->status), store->error);
         return;
     }
-    out->adds_up = numbers->consistent != 0 && numbers->used == numbers->live + numbers->in_flight +
+    out->adds_up = numbers->consistent == 1 && numbers->used == numbers->live + numbers->in_flight +
                                                                     numbers->ungranted +
                                                                     numbers->quarantined;
 }

@@ -397,6 +397,8 @@ static const struct yb_method methods[] = {
     METHOD(LIST, "list", CLIENTS, false, yb_node_list_handle, ),
     METHOD(REMOVE_UNHELD, "remove_unheld", CLIENTS, true, yb_node_remove_unheld_handle, ),
     METHOD(NODE_STAT, "node_stat", YB_ROLE_ANY, false, yb_node_stat_handle, ),
+    METHOD(NODE_CHECK, "node_check", YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN), false,
+           yb_node_check_handle, ),
     METHOD(TIER_STAT, "tier_stat", YB_ROLE_ANY, false, yb_node_tier_stat_handle, ),
     METHOD(BLOCK_STAT, "block_stat", CLIENTS, false, yb_node_block_stat_handle, ),
     METHOD(LEAVE, "leave", CLIENTS, false, yb_node_leave_handle, ),

@@ -600,8 +600,8 @@ void yb_node_removal_heard(struct yb_node *node, uint16_t removal);
 void yb_node_removals_killed(struct yb_node *node);
 /* It takes no more: whoever waits for that is told AGAIN. */
 void yb_node_removals_end(struct yb_node *node);
-void yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out);
 void yb_node_stat_handle(void *service, struct yb_request *request);
+void yb_node_check_handle(void *service, struct yb_request *request);
 void yb_node_tier_stat_handle(void *service, struct yb_request *request);
 void yb_node_block_stat_handle(void *service, struct yb_request *request);
 

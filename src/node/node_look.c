@@ -11,8 +11,9 @@
 #include "node/match.h"
 #include "node/node_internal.h"
 
-#define WALK_STEP 16384u             /* Records looked at for one answer. */
-#define WALK_NS   (2 * YB_NS_PER_MS) /* A walk that took so long goes on with the next answer. */
+#define NOT_CHECKED 2u                 /* Numbers: not compared with the blocks. */
+#define WALK_STEP   16384u             /* Records looked at for one answer. */
+#define WALK_NS     (2 * YB_NS_PER_MS) /* A walk that took so long goes on with the next answer. */
 
 /* A question's way through the table of blocks, or a step of it. */
 struct walk {
@@ -364,12 +365,11 @@ yb_node_remove_unheld_handle(void *service, struct yb_request *request)
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-void
-yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out)
+static void
+node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out)
 {
     struct yb_dram_info info = yb_dram_info(node->pool);
     uint64_t until_ns = yb_member_lease_until(node->member);
-    char why[128];
 
     *out = (struct yb_wire_node_numbers){
         .incarnation = node->incarnation,
@@ -397,24 +397,41 @@ yb_node_numbers(struct yb_node *node, struct yb_wire_node_numbers *out)
         .below_bytes = yb_node_below_bytes(node),
         .slot = node->slot,
         .state = node->slot_state,
-        .consistent = yb_node_check(node, why, sizeof(why)),
+        .consistent = NOT_CHECKED,
         .numa_node = info.memory.page_bytes != 0 ? info.memory.numa_node : UINT32_MAX,
     };
+}
+
+static void
+answer_numbers(struct yb_request *request, const struct yb_wire_node_numbers *numbers)
+{
+    uint8_t out[YB_WIRE_NODE_NUMBERS_BYTES];
+    size_t length = 0;
+
+    if (yb_wire_node_numbers_encode(numbers, out, sizeof(out), &length) != YB_OK) {
+        YB_ASSERT(false);
+    }
+    yb_request_reply(request, YB_OK, out, (uint32_t)length, NULL, 0);
 }
 
 void
 yb_node_stat_handle(void *service, struct yb_request *request)
 {
-    struct yb_node *node = service;
-    uint8_t out[YB_WIRE_NODE_NUMBERS_BYTES];
     struct yb_wire_node_numbers numbers;
-    size_t length = 0;
 
-    yb_node_numbers(node, &numbers);
-    if (yb_wire_node_numbers_encode(&numbers, out, sizeof(out), &length) != YB_OK) {
-        YB_ASSERT(false);
-    }
-    yb_request_reply(request, YB_OK, out, (uint32_t)length, NULL, 0);
+    node_numbers(service, &numbers);
+    answer_numbers(request, &numbers);
+}
+
+void
+yb_node_check_handle(void *service, struct yb_request *request)
+{
+    struct yb_wire_node_numbers numbers;
+    char why[128];
+
+    node_numbers(service, &numbers);
+    numbers.consistent = yb_node_check(service, why, sizeof(why));
+    answer_numbers(request, &numbers);
 }
 
 void

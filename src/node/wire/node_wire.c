@@ -109,6 +109,7 @@ yb_wire_node_type_name(uint32_t value)
     case YB_WIRE_NODE_TYPE_WATCH: return "watch";
     case YB_WIRE_NODE_TYPE_LEAVE: return "leave";
     case YB_WIRE_NODE_TYPE_INSTRUCT: return "instruct";
+    case YB_WIRE_NODE_TYPE_NODE_CHECK: return "node_check";
     case YB_WIRE_NODE_TYPE_TIER_STAT: return "tier_stat";
     case YB_WIRE_NODE_TYPE_INSTRUCT_WATCH: return "instruct_watch";
     default: return "unknown";
@@ -3315,7 +3316,7 @@ yb_wire_remove_unheld_answer_decode(const uint8_t *bytes, size_t length, struct 
 static bool
 node_numbers_check(const struct yb_wire_node_numbers *value, struct yb_wire_error *error)
 {
-    if (value->consistent > 1) {
+    if (value->consistent > 2) {
         return yb_wire_bad(error, "node_numbers", "consistent", "above its maximum", (uint64_t)value->consistent);
     }
     return true;

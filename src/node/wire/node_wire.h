@@ -64,6 +64,7 @@ enum yb_wire_node_type {
     YB_WIRE_NODE_TYPE_WATCH = 110, /* A reader waits for news of blocks that it read lately and that are gone. No body. Reply: `gone`, when there is some, or nothing before the deadline. */
     YB_WIRE_NODE_TYPE_LEAVE = 111, /* The sender does not want items of its gets or pins any more. Body: `leaves`. No reply body. What waits for a load leaves it, and is answered CANCELLED; the last one out cancels the load. */
     YB_WIRE_NODE_TYPE_INSTRUCT = 112, /* From a conductor, which is an administrator: see to it that blocks lie in this node's memory. Body: `instruction`. Reply: `instruction_record`, once each of them has its outcome. Again is harmless. */
+    YB_WIRE_NODE_TYPE_NODE_CHECK = 115, /* From an administrator. No body. Reply: `node_numbers`, after a walk over all blocks, during which the node does nothing else. */
     YB_WIRE_NODE_TYPE_TIER_STAT = 113, /* No body. Reply: `tier_states`. */
     YB_WIRE_NODE_TYPE_INSTRUCT_WATCH = 114, /* From whoever was told by an `instruction_record` that it is watched who reads what came. Body: `instruction_watch`. Reply: `instruction_record`, when all of it was read, or made room, or the deadline is there. NOT_FOUND: that is not watched, or no more, or somebody asks already. */
 };
@@ -1912,7 +1913,9 @@ struct yb_wire_node_numbers {
     uint64_t told; /* Dropped blocks that readers were told of, ever. */
     uint16_t slot; /* As issued; 0: none. */
     uint8_t state; /* `slot_state` of the directory's table. */
-    uint8_t consistent; /* 1: every number was recomputed from the blocks and agrees. */
+    /* 1: every number was recomputed from the blocks and agrees; 0: it does not; 2: it was not
+     * (`node_stat`). */
+    uint8_t consistent;
     uint32_t numa_node; /* Where the pool lies; all ones: not known. */
     uint64_t below; /* Blocks in tiers below memory. */
     uint64_t below_bytes; /* Their bytes on all media. */
