@@ -5,24 +5,12 @@ import os
 import signal
 import subprocess
 
-from yuebing import (DEADLINE_S, LONG, PROGRAM, Refused, Serve, Wire, case, cpu_seconds,
-                     environment, expect, main, ping, until, window)
+from yuebing import (DEADLINE_S, LONG, PROGRAM, TIME_WAIT, Refused, Serve, Wire, case, connections,
+                     cpu_seconds, environment, expect, main, ping, until, window)
 
 IDLE_S = 120 if LONG else 3
 STALL_S = 10 if LONG else 2
 PEERS = 8
-ESTABLISHED, TIME_WAIT = "01", "06"
-
-
-def sockets(port, state):
-    """How many TCP sockets on this port of ours are in a state; the accepting side counts."""
-    count = 0
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for line in table.readlines()[1:]:
-            fields = line.split()
-            if fields[3] == state and int(fields[1].rsplit(":", 1)[1], 16) == port:
-                count += 1
-    return count
 
 
 @case("a peer that makes thousands of calls holds one connection, and leaves few behind")
@@ -36,7 +24,7 @@ def _():
 
         def done():
             nonlocal most
-            most = max(most, sockets(server.port, ESTABLISHED))
+            most = max(most, connections(server.port))
             return all(client.poll() is not None for client in clients)
 
         until(done, "the clients end", 2 * DEADLINE_S)
@@ -46,7 +34,7 @@ def _():
         expect(0 < most <= PEERS, f"{most} connections of {PEERS} peers")
         counts = server.metrics()
         expect(counts["yuebing_net_accepted_total"] == PEERS, "more connections than peers")
-        expect(sockets(server.port, TIME_WAIT) < 100, "sockets left in TIME_WAIT")
+        expect(connections(server.port, TIME_WAIT) < 100, "sockets left in TIME_WAIT")
         until(lambda: server.open_count() == 0, "all connections are closed")
 
 

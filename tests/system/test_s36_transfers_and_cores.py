@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """S36 for transfers: bounded connections, little left behind, no core used by waiting."""
 from engines import Engine
-from yuebing import LONG, SLOWER, case, cpu_seconds, expect, main, until, window
+from yuebing import (LONG, SLOWER, TIME_WAIT, case, connections, cpu_seconds, expect, main, split,
+                     until, window)
 
 THREADS = 64
 TRANSFERS = 30_000 if LONG else 3_000
 IDLE_S = 120 if LONG else 3
 STALL_S = 10 if LONG else 2
 STREAMS, CLASSES = 4, 3
-ESTABLISHED, TIME_WAIT = "01", "06"
-
-
-def sockets(address, state):
-    """TCP sockets on a port of ours in a state; the accepting side counts."""
-    port = int(address.rsplit(":", 1)[1])
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        rows = [line.split() for line in table.readlines()[1:]]
-    return sum(row[3] == state and int(row[1].rsplit(":", 1)[1], 16) == port for row in rows)
 
 
 @case("many threads share a few connections, which cost nothing when nobody uses them")
@@ -24,13 +16,13 @@ def _():
     with Engine() as target, Engine() as source:
         target.memory("x", 1 << 20, 1)
         region = target.register("x")
-        peer = source.open(target.address)
+        peer, (_, port) = source.open(target.address), split(target.address)
         source.load(peer, THREADS, "read", region, 4096, 1, ms=20000)
         most = 0
 
         def done():
             nonlocal most
-            most = max(most, sockets(target.address, ESTABLISHED))
+            most = max(most, connections(port))
             return source.loads().ok >= TRANSFERS / SLOWER
 
         until(done, "thousands of small transfers", 60 * SLOWER)
@@ -38,7 +30,7 @@ def _():
         expect(found.failed == found.wrong == found.late == 0, f"{found}")
         cap = STREAMS * CLASSES + CLASSES
         expect(0 < most <= cap, f"{most} connections of one peer, {cap} are its bound")
-        expect(sockets(target.address, TIME_WAIT) < 100, "sockets left in TIME_WAIT")
+        expect(connections(port, TIME_WAIT) < 100, "sockets left in TIME_WAIT")
         before = cpu_seconds(target.pid) + cpu_seconds(source.pid)
         window(IDLE_S)
         used = cpu_seconds(target.pid) + cpu_seconds(source.pid) - before

@@ -3,14 +3,15 @@
 import os
 
 from store import MIB, Store
-from yuebing import LONG, SLOWER, case, cpu_seconds, expect, machine_is_busy, main, window
+from yuebing import (LONG, SLOWER, TIME_WAIT, case, cpu_seconds, expect, machine_is_busy, main,
+                     tcp_sockets, window)
 
 CONNECTIONS_MAX = 8  # Of one client to one node.
 CALLS = (30_000 if LONG else 6_000) // SLOWER
 
 
 def connections(pid, port):
-    """How many connections of a process go to a port, by the kernel's table."""
+    """How many connections of a process go to a port."""
     inodes = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -19,19 +20,12 @@ def connections(pid, port):
             continue
         if target.startswith("socket:["):
             inodes.add(target[8:-1])
-    found = 0
-    with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
-        for line in list(table)[1:]:
-            words = line.split()
-            found += words[9] in inodes and int(words[2].split(":")[1], 16) == port
-    return found
+    return sum(one.inode in inodes and one.peer_port == port for one in tcp_sockets())
 
 
 def time_wait(port):
-    with open("/proc/self/net/tcp", encoding="ascii") as table:
-        return sum(int(words[3], 16) == 6 and port in (int(words[1].split(":")[1], 16),
-                                                       int(words[2].split(":")[1], 16))
-                   for words in (line.split() for line in list(table)[1:]))
+    return sum(one.state == TIME_WAIT and port in (one.port, one.peer_port)
+               for one in tcp_sockets())
 
 
 @case("64 threads make thousands of small gets over a handful of connections")

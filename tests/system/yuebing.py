@@ -10,6 +10,7 @@
 Every wait has a deadline and waits for a condition. A test prints TAP and ends
 with exit status 0 if every case passed. The program is $YUEBING.
 """
+import collections
 import contextlib
 import ctypes
 import errno
@@ -277,12 +278,28 @@ class Serve:
             return int(re.search(r"^Threads:\s+(\d+)", status.read(), re.M)[1])
 
 
-def queued(port):
-    """Bytes that lie in the kernel for the owner of this port."""
+ESTABLISHED, TIME_WAIT = 1, 6
+TcpSocket = collections.namedtuple("TcpSocket", "port peer_port state unread_bytes inode")
+
+
+def tcp_sockets():
+    """The TCP sockets of this network namespace, those that listen included. The kernel hands its
+    table out in pieces, and while others come and go it has rows again: each pair counts once."""
     with open("/proc/net/tcp", encoding="ascii") as table:
         rows = [line.split() for line in list(table)[1:]]
-    return sum(int(row[4].split(":")[1], 16) for row in rows
-               if int(row[1].split(":")[1], 16) == port)
+    return [TcpSocket(*(int(end.rsplit(":", 1)[1], 16) for end in ends), int(row[3], 16),
+                      int(row[4].split(":")[1], 16), row[9])
+            for ends, row in {(row[1], row[2]): row for row in rows}.items()]
+
+
+def connections(port, state=ESTABLISHED):
+    """How many TCP sockets on this port of ours are in a state; the accepting side counts."""
+    return sum((one.port, one.state) == (port, state) for one in tcp_sockets())
+
+
+def queued(port):
+    """Bytes that lie in the kernel for the owner of this port."""
+    return sum(one.unread_bytes for one in tcp_sockets() if one.port == port)
 
 
 def cpu_seconds(pid):
