@@ -363,7 +363,7 @@ yb_cli_node_check(struct yb_cli *cli)
 {
     struct yb_cli_store store;
     json_t *rows;
-    enum yb_status status = yb_cli_store_open(cli, false, &store);
+    enum yb_status status = yb_cli_store_open(cli, true, &store);
     int code = 0;
 
     if (status != YB_OK) {
