@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/cpus.h"
 
 #define DOOR_MAGIC 0x646f6f72u /* "door" */
 #define TEXT_BYTES 1024u       /* Fits any socket's buffer. */
@@ -54,6 +55,7 @@ run(void *context)
         {.fd = door->stop, .events = POLLIN},
     };
 
+    yb_cpus_as_process();
     while ((polled[1].revents & POLLIN) == 0) {
         if (poll(polled, 2, -1) < 0) {
             YB_ASSERT(errno == EINTR);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/cpus.h"
 #include "client/beside.h"
 #include "compat/store_internal.h"
 #include "net/net.h"
@@ -270,6 +271,7 @@ job_main(void *context)
     struct yb_compat_store *store = job->store;
     enum yb_status status;
 
+    yb_cpus_as_process();
     yb_lock_acquire(&store->lock);
     tell_locked(job->record, YB_COMPAT_TASK_PROCESSING, "");
     yb_lock_release(&store->lock);

@@ -83,6 +83,7 @@ run_pulse(void *owner)
 {
     struct yb_conductor_host *host = owner;
 
+    yb_cpus_as_process();
     while (!atomic_load(&host->stopping)) {
         yb_conductor_service_pulse(host->service);
         rest(host, &host->pulse_stop, YB_CONDUCTOR_PULSE_NS);
@@ -415,6 +416,7 @@ run_feed(void *owner)
 {
     struct yb_conductor_host *host = owner;
 
+    yb_cpus_as_process();
     while (!atomic_load(&host->stopping)) {
         if (yb_visit_begin(host->process, &host->directory, NULL, &host->visit) == YB_OK) {
             follow(host);

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/lock.h"
 #include "net/curl.h"
 #include "observe/series.h"
@@ -427,6 +428,7 @@ run(void *owner)
 {
     struct yb_gather *gather = owner;
 
+    yb_cpus_as_process();
     yb_lock_acquire(&gather->lock);
     while (!gather->stopping) {
         uint64_t began_ns = now();
