@@ -39,7 +39,6 @@ answer_order(struct stage_actor *node, struct yb_request *request, enum yb_statu
     uint8_t body[YB_WIRE_COPY_ANSWERS_BYTES_MAX];
     size_t length = 0;
 
-    (void)node;
     if (status == YB_OK && request->method->type == YB_WIRE_NODE_TYPE_FLUSH) {
         struct yb_wire_flush_answer answer = {.count = 3};
 
@@ -53,6 +52,9 @@ answer_order(struct stage_actor *node, struct yb_request *request, enum yb_statu
         assert_int_equal(
             yb_wire_copies_decode(request->context, request->body_bytes, &copies, NULL), YB_OK);
         answers.answers.count = copies.items.count;
+        for (uint32_t i = 0; node->manner == STAGE_FULL && i < answers.answers.count; i++) {
+            native[i].status = YB_NO_SPACE;
+        }
         assert_int_equal(yb_wire_copy_answers_encode(&answers, body, sizeof(body), &length), YB_OK);
     }
     free(request->context);

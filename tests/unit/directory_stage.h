@@ -33,6 +33,7 @@ enum stage_manner {
     STAGE_OBEYS,
     STAGE_HOLDS,   /* Answers when stage_release() is called. */
     STAGE_REFUSES, /* Says FENCED. */
+    STAGE_FULL,    /* Has no room for copies, and obeys otherwise. */
 };
 
 struct stage_order {

@@ -94,6 +94,30 @@ test_directory_more__a_death_is_repaired_where_it_is_farthest(void **state)
     assert_int_equal(stage_count_orders(&stage->nodes[3], YB_WIRE_NODE_TYPE_COPY, hash, grant), 1);
 }
 
+static uint64_t
+failed_copies(const struct stage *stage, enum yb_status status)
+{
+    return yb_stats_counter(stage->stats,
+                            stage->directory->stats_first + YB_DIRECTORY_STAT_REPAIR_FAILED,
+                            yb_stats_status_index(status), 0);
+}
+
+static void
+test_directory_more__a_copy_that_failed_is_counted_by_why_and_tried_again(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+
+    stage->nodes[1].manner = STAGE_FULL;
+    (void)stage_put(&stage->nodes[0], stage_hash(1), 7, 2);
+    STAGE_AWAIT(stage, failed_copies(stage, YB_NO_SPACE) == 2);
+    assert_int_equal(failed_copies(stage, YB_OK), 0);
+    assert_int_equal(stage_stat(stage, YB_DIRECTORY_STAT_REPAIRED), 0);
+    stage->nodes[1].manner = STAGE_REFUSES; /* Not this block or that: the whole order. */
+    STAGE_AWAIT(stage, failed_copies(stage, YB_FENCED) > 0);
+    stage->nodes[1].manner = STAGE_OBEYS;
+    STAGE_AWAIT(stage, stage_stat(stage, YB_DIRECTORY_STAT_REPAIRED) > 0);
+}
+
 static void
 test_directory_more__the_rate_of_repair_is_told_while_it_lasts(void **state)
 {
@@ -794,6 +818,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_directory_more__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_death_is_repaired_where_it_is_farthest),
+        TEST(a_copy_that_failed_is_counted_by_why_and_tried_again),
         TEST(the_rate_of_repair_is_told_while_it_lasts),
         TEST(what_fits_nowhere_is_told_of_a_drain),
         TEST(a_put_with_fewer_copies_than_wanted_is_repaired_later),
