@@ -43,7 +43,7 @@ const struct yb_cli_option yb_cli_engine_options[] = {
     {"conductor", "URLS",
      "that are told of it, http://HOST:PORT, several with commas, in the order of their numbers; "
      "default none"},
-    {"node", "NAME", "of the store's node beside it"},
+    {"node", "NAME", "of the store's node beside it: what it computes is put there"},
     {"rack", "N", "where it stands"},
     {"no-store", NULL, "keep KV in its own memory alone"},
     {"one-class", NULL, "stores in the class of loads: to show what classes bring"},
@@ -208,6 +208,7 @@ read_options(struct stand *stand)
     options->load_rate = (double)load_rate;
     options->one_class = yb_cli_option(cli, "one-class") != NULL;
     options->late_loads = yb_cli_option(cli, "late-loads") != NULL;
+    options->node = yb_cli_option(cli, "node");
     stand->pool_blocks = (uint32_t)pool;
     stand->report.rack = (uint32_t)rack;
     return 0;
@@ -277,7 +278,7 @@ start_reporters(struct stand *stand)
     stand->reporter_count = 0;
     stand->report.name = stand->name;
     stand->report.address = stand->address;
-    stand->report.node = yb_cli_option(stand->cli, "node");
+    stand->report.node = stand->options.node;
     stand->report.model = stand->options.model;
     stand->report.parts = stand->options.parts;
     stand->report.roles = stand->roles;

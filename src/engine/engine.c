@@ -190,6 +190,7 @@ yb_engine_create(const struct yb_engine_options *options, struct yb_engine **eng
     set_defaults(&engine->options);
     (void)snprintf(engine->model, sizeof(engine->model), "%s", options->model);
     engine->options.model = engine->model;
+    engine->puts_at[0] = options->node;
     engine->clock = yb_clock_system();
     engine->part_bytes = options->block_bytes / options->parts;
     engine->last = &engine->first;

@@ -92,6 +92,8 @@ struct yb_engine_options {
     bool late_loads;              /* Nothing is loaded while an older prompt is computed: to show
                                      what loading ahead brings. */
     struct yb_client *client;     /* The store; NULL: own memory only. Borrowed. */
+    const char *node;             /* Of the store: where it puts what it computes, as long as that
+                                     node takes it; NULL: anywhere. Borrowed. */
     struct yb_transfer *transfer; /* Borrowed. The engine's memory is allocated in it. */
     struct yb_span_ring *spans;   /* What became of requests; NULL: nobody asks. Borrowed. */
     struct yb_stats *stats;       /* What they were like; NULL: nobody asks. Borrowed. */

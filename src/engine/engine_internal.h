@@ -154,6 +154,7 @@ struct yb_engine {
     uint32_t magic;
     struct yb_engine_options options;
     char model[YB_ENGINE_MODEL_BYTES];
+    const char *puts_at[2]; /* The node of the options, and the end of the list. */
     const struct yb_clock *clock;
     uint64_t part_bytes;
     struct yb_kv_device *device; /* NULL: `memory` is the host's. */

@@ -35,6 +35,30 @@ def _():
         expect(told["verified_bytes"] == 15 * 65536 and told["wrong_bytes"] == 0, f"{told}")
 
 
+@case("what an engine computes lies at its node, where a conductor finds it as a run")
+def _():
+    with Serve("--http", "127.0.0.1:0", command="directory") as directory:
+        place = ("--directory", directory.address, "--memory", "64m", "--http", "127.0.0.1:0")
+        with Serve(*place, "--name", "near", command="node") as near, \
+                Serve(*place, "--name", "far", command="node") as far, \
+                engine(directory.address, "--node", "near") as server:
+            ask(server, prompt(6, 2000))
+            settled(server)
+            held = [puts_at(node) for node in (near, far)]
+            expect(held == [4 * 31, 0], f"each block is four values: {held}")
+        # The node is gone: whoever is there takes them.
+        with Serve(*place, "--name", "far", command="node") as far, \
+                engine(directory.address, "--node", "near") as server:
+            ask(server, prompt(7, 2000))
+            settled(server)
+            expect(puts_at(far) == 4 * 31, f"{puts_at(far)}")
+
+
+def puts_at(node):
+    return sum(row["value"] for row in shown(node, "/v1/stats")["stats"]
+               if row["name"] == "yuebing_node_puts_total" and row["labels"]["status"] == "OK")
+
+
 def shown(server, path):
     code, body = call(server, "GET", path)
     expect(code == 200, f"{path}: {code} {body[:200]}")
