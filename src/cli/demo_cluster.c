@@ -232,6 +232,8 @@ start_conductor(struct yb_demo_cluster *cluster, const struct yb_demo_shape *sha
     add_number(&line, "--block-tokens", shape->block_tokens);
     add_two(&line, "--conductor-heat-ms", HEAT_MS);
     add_number(&line, "--conductor-number", number);
+    add_number(&line, "--ttft", shape->ttft_ms);
+    add_number(&line, "--tbt", shape->pace_ms);
     if (cluster->watch[0] != '\0') { /* Its dashboard shows all of the cluster. */
         add_two(&line, "--http-watch", cluster->watch);
     }

@@ -39,6 +39,8 @@ struct yb_demo_shape {
         load_rate; /* Bytes per second of an engine's link to the store; 0: as fast as it is. */
     const char *model;
     double time_scale;
+    uint64_t ttft_ms; /* The targets, of the wall clock; 0: none. */
+    uint64_t pace_ms; /* And of a token after the first. */
     uint32_t block_tokens;
     uint64_t block_bytes;
     uint32_t pool_blocks; /* Of an engine's own memory. */

@@ -243,6 +243,12 @@ print_header(const struct yb_demo_report *report, FILE *out)
         header->model_bytes >> 20, (double)header->model_bytes / (double)header->block_bytes);
     fprintf(
         out,
+        "targets   a first token within %.1f s, each further one within %.0f ms (the model's %u s "
+        "and %u ms)\n",
+        (double)header->ttft_ms * header->time_scale / 1e3,
+        (double)header->pace_ms * header->time_scale, header->ttft_ms / 1000, header->pace_ms);
+    fprintf(
+        out,
         "machine   %u processors; the object store is a folder whose requests begin %u ms later; "
         "all times are the wall clock's\n\n",
         header->processors, header->far_ms);
@@ -358,7 +364,11 @@ column_json(const struct yb_demo_report *report, uint32_t index)
                   "p95", (double)yb_demo_ttft(column, 0.95) / 1e6, "p99",
                   (double)yb_demo_ttft(column, 0.99) / 1e6, "max",
                   (double)yb_demo_ttft(column, 1) / 1e6, "mean", column->ttft_mean_ns / 1e6));
-    (void)json_object_set_new(object, "ttft_over_own_caches", json_real(ratio_of(report, index)));
+    if (ratio_of(report, index) > 0) { /* There is a column beside. */
+        (void)json_object_set_new(object, "beside",
+                                  json_string(report->columns[report->beside[index]].name));
+        (void)json_object_set_new(object, "ttft_over_beside", json_real(ratio_of(report, index)));
+    }
     (void)json_object_set_new(object, "prefill_saved_s", json_real(column->saved_s));
     (void)json_object_set_new(object, "tier_bytes", by_tier(column->tier_bytes));
     (void)json_object_set_new(object, "tier_busy_ns", by_tier(column->tier_busy_ns));

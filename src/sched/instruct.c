@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "sched/flow.h"
 #include "sched/sched_internal.h"
 
@@ -120,8 +121,27 @@ way_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to, uint64_t by
     return (uint64_t)(base_ns + bytes_ns);
 }
 
+/* When the request wants its prompt's blocks where the answer goes on: for the step that brings the
+ * second token. The first one may come as late as its target, the second by its own behind it.
+ * Without targets, and where they cannot be met, the blocks are wanted when they are expected. */
+static uint64_t
+wanted_ns(const struct yb_sched_view *view, const struct yb_sched_decision *decision,
+          uint64_t there_ns)
+{
+    uint64_t first_ns = yb_sched_view_ttft_slo_ns(view);
+    uint64_t pace_ns = yb_sched_view_tpot_slo_ns(view);
+    uint64_t due_ns;
+
+    first_ns = first_ns > decision->ttft_ns ? first_ns : decision->ttft_ns;
+    due_ns = yb_deadline_after(view->request->arrival_ns, first_ns);
+    if (pace_ns > decision->tpot_ns) {
+        due_ns = yb_deadline_after(due_ns, pace_ns - decision->tpot_ns);
+    }
+    return due_ns > there_ns ? due_ns : there_ns;
+}
+
 /* The prompt's blocks go on to where the answer is decoded. An engine may send layers while it
- * computes others; the deadline is that of one that sends all of them behind the first token. */
+ * computes others; they are expected as of one that sends all of them behind the first token. */
 static void
 instruct_stream(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
                 struct yb_sched_decision *decision)
@@ -144,7 +164,7 @@ instruct_stream(const struct yb_sched_view *view, const struct yb_sched_plan *pl
         .work_class = view->request->work_class,
         .bytes = bytes,
         .not_before_ns = decision->start_ns,
-        .deadline_ns = there_ns,
+        .deadline_ns = wanted_ns(view, decision, there_ns),
         .ready_ns = there_ns,
     };
 }

@@ -171,11 +171,17 @@ yb_sched_view_tpot_slo_ns(const struct yb_sched_view *view)
                                            : view->options->tpot_slo_ns;
 }
 
+uint64_t
+yb_sched_view_ttft_slo_ns(const struct yb_sched_view *view)
+{
+    return view->request->ttft_slo_ns != 0 ? view->request->ttft_slo_ns
+                                           : view->options->ttft_slo_ns;
+}
+
 bool
 yb_sched_view_late(const struct yb_sched_view *view, const struct yb_sched_decision *decision)
 {
-    uint64_t slo_ns =
-        view->request->ttft_slo_ns != 0 ? view->request->ttft_slo_ns : view->options->ttft_slo_ns;
+    uint64_t slo_ns = yb_sched_view_ttft_slo_ns(view);
 
     return slo_ns != 0 && decision->ttft_ns >= slo_ns;
 }

@@ -205,6 +205,9 @@ double yb_sched_view_spread(const struct yb_sched_view *view);
 uint32_t yb_sched_view_least(const struct yb_sched_view *view,
                              double (*score)(const struct yb_sched_view *view, uint32_t place));
 
+/* Return how long the first token may take from arrival; 0: no matter. */
+uint64_t yb_sched_view_ttft_slo_ns(const struct yb_sched_view *view);
+
 /* Return how long a token after the first may take; 0: no matter. */
 uint64_t yb_sched_view_tpot_slo_ns(const struct yb_sched_view *view);
 

@@ -24,8 +24,7 @@ fits(const struct yb_sched_view *view, uint32_t place)
     const struct yb_sched_report *report = &view->places[place].report;
     const struct yb_sched_load *load = &view->loads[place];
     const struct yb_sched_cost *cost = yb_sched_view_cost(view, place);
-    uint64_t slo_ns =
-        view->request->ttft_slo_ns != 0 ? view->request->ttft_slo_ns : view->options->ttft_slo_ns;
+    uint64_t slo_ns = yb_sched_view_ttft_slo_ns(view);
     uint32_t input = view->request->input_tokens;
     uint64_t room =
         cost->kv_tokens_max > load->kv_tokens_used ? cost->kv_tokens_max - load->kv_tokens_used : 0;

@@ -607,6 +607,50 @@ test_sched_route__decode_goes_where_a_step_is_shortest_and_there_is_room(void **
     ground_close(&ground);
 }
 
+/* A hand-over is wanted for the step that brings the second token, by the targets; what is expected
+ * does not change with them. */
+static void
+test_sched_route__a_hand_over_is_wanted_for_the_second_token(void **state)
+{
+    const struct {
+        uint64_t ttft_ms, pace_ms;
+    } targets[] = {{0, 0}, {30000, 0}, {0, 1000}, {30000, 1000}, {1, 1}};
+    uint64_t expected_ns = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct yb_sched_options options = ground_options("ready");
+        const uint64_t ttft_ns = targets[i].ttft_ms * GROUND_MS;
+        const uint64_t pace_ns = targets[i].pace_ms * GROUND_MS;
+        const struct yb_sched_instruction *stream;
+        struct yb_sched_decision decision;
+        struct ground ground;
+        uint64_t wanted_ns;
+
+        options.mode = YB_SCHED_MODE_DISAGGREGATED;
+        options.ttft_slo_ns = ttft_ns;
+        options.tpot_slo_ns = pace_ns;
+        ground_open(&ground, &options, 2);
+        for (uint32_t place = 0; place < 2; place++) {
+            struct yb_sched_instance instance = ground_instance(place);
+
+            instance.roles = place == 0 ? YB_SCHED_PREFILL : YB_SCHED_DECODE;
+            assert_int_equal(yb_sched_set_instance(ground.sched, place, &instance), YB_OK);
+        }
+        decision = decide_once(&ground, 10);
+        stream = &decision.instructions[0];
+        assert_int_equal(stream->kind, YB_SCHED_KIND_STREAM);
+        expected_ns = i == 0 ? stream->ready_ns - ground.now_ns : expected_ns;
+        assert_int_equal(stream->ready_ns - ground.now_ns, expected_ns);
+        wanted_ns = ttft_ns > decision.ttft_ns ? ttft_ns : decision.ttft_ns;
+        wanted_ns += pace_ns > decision.tpot_ns ? pace_ns - decision.tpot_ns : 0;
+        assert_int_equal(wanted_ns > expected_ns, i > 0 && i < 4);
+        assert_int_equal(stream->deadline_ns - ground.now_ns,
+                         wanted_ns > expected_ns ? wanted_ns : expected_ns);
+        ground_close(&ground);
+    }
+}
+
 /* What is nearly as early is as good: the fewest requests decide. 60 blocks are 4.06 s, of which
  * two in a hundred are 81 ms; but a step is 26.8 ms. */
 static void
@@ -707,6 +751,7 @@ main(void)
         cmocka_unit_test(test_sched_route__ready_fetches_within_the_rack_when_the_uplink_is_full),
         cmocka_unit_test(test_sched_route__a_fetch_that_was_decided_is_a_backlog_for_the_next),
         cmocka_unit_test(test_sched_route__ready_is_nearly_as_good_as_trying_everything),
+        cmocka_unit_test(test_sched_route__a_hand_over_is_wanted_for_the_second_token),
         cmocka_unit_test(
             test_sched_route__ready_takes_the_fewest_requests_of_what_is_nearly_as_early),
         cmocka_unit_test(test_sched_route__a_prefill_takes_longer_by_what_is_decoded_beside_it),
