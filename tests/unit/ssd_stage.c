@@ -220,6 +220,20 @@ stage_release(struct stage *stage, bool all)
     device->held_count = kept;
 }
 
+void
+stage_release_first(struct stage *stage)
+{
+    struct stage_device *device = stage->device;
+    struct yb_ssd_io *first;
+
+    if (device->held_count > 0) {
+        first = device->held[0];
+        device->held_count--;
+        memmove(&device->held[0], &device->held[1], device->held_count * sizeof(first));
+        pass_on(device, first);
+    }
+}
+
 /* ---- cuts ------------------------------------------------------------------------------- */
 
 static bool

@@ -93,6 +93,7 @@ void stage_turns(struct stage *stage, uint32_t count);
 
 /* Let some of what is held go to the medium, or all. */
 void stage_release(struct stage *stage, bool all);
+void stage_release_first(struct stage *stage);
 
 /* Run one operation to its end. */
 enum yb_status stage_store(struct stage *stage, struct yb_tier_store *store);

@@ -20,7 +20,7 @@
 
 #include "base/check.h"
 #include "base/fair.h"
-#include "tier/object/fill.h"
+#include "tier/fill.h"
 #include "tier/object/index.h"
 #include "tier/object/name.h"
 #include "tier/object/object.h"
@@ -126,7 +126,7 @@ struct way {
     uint64_t bytes; /* Under way, ... */
     uint64_t of_class[YB_CLASS_COUNT];
     uint64_t begun; /* Requests, ever. */
-    struct yb_object_fill fill;
+    struct yb_tier_fill fill;
 };
 
 /* A pack that is there. */

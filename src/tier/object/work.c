@@ -49,8 +49,8 @@ note_asked(struct work *work)
         return;
     }
     if (!was_asked_lately(object, traffic_class)) {
-        yb_object_fill_try(&object->from.fill, object->from.bytes, now);
-        yb_object_fill_try(&object->to.fill, object->to.bytes, now);
+        yb_tier_fill_try(&object->from.fill, object->from.bytes, now);
+        yb_tier_fill_try(&object->to.fill, object->to.bytes, now);
     }
     object->asked_ns[traffic_class] = now;
 }
@@ -77,7 +77,7 @@ has_room(const struct work *work)
 
     return way == NULL || way->bytes == 0 || !holds_back(object, traffic_class) ||
            way->of_class[traffic_class] * 1000 < way->bytes * share_permille[traffic_class] ||
-           way->bytes + size <= yb_object_fill_room(&way->fill, size, yb_loop_now(object->loop));
+           way->bytes + size <= yb_tier_fill_room(&way->fill, size, yb_loop_now(object->loop));
 }
 
 /* Flights that are kept for the other classes. */
@@ -401,14 +401,14 @@ learn_fill(const struct flight *flight)
     uint64_t now = yb_loop_now(flight->tier->loop);
     struct way *way = flight->way;
 
-    yb_object_fill_ended(&way->fill,
-                         &(struct yb_object_fill_end){
-                             .bytes = flight->way_bytes,
-                             .took_ns = now - flight->begun_ns,
-                             .alone = flight->way_begun == way->begun,
-                             .under_way = way->bytes - flight->way_bytes,
-                         },
-                         now);
+    yb_tier_fill_ended(&way->fill,
+                       &(struct yb_tier_fill_end){
+                           .bytes = flight->way_bytes,
+                           .took_ns = now - flight->begun_ns,
+                           .alone = flight->way_begun == way->begun,
+                           .under_way = way->bytes - flight->way_bytes,
+                       },
+                       now);
 }
 
 /* Whatever answers is no nearer than its answers: what is said before the first load. */

@@ -19,6 +19,7 @@
 #define YB_TIER_SSD_SSD_INTERNAL_H
 
 #include "base/fair.h"
+#include "tier/fill.h"
 #include "tier/ssd/format.h"
 #include "tier/ssd/index.h"
 #include "tier/ssd/ssd.h"
@@ -130,6 +131,8 @@ struct yb_ssd_loading {
     struct yb_tier_load *op; /* NULL: ended already. */
     struct yb_ssd_entry entry;
     struct yb_ssd_reader *reader; /* NULL: it waits in the queue. */
+    uint64_t begun_ns;            /* When it began to be read, and ... */
+    uint64_t begun;               /* ... its number; 0: others were being read then. */
 };
 
 /* Memory for one load that reads, and where it stands. */
@@ -353,8 +356,10 @@ struct yb_ssd {
     struct yb_ssd_loading *loading_free;
     struct yb_ssd_reader *readers;
     struct yb_ssd_reader *reader_free;
-    uint32_t loads; /* With an operation. */
-    uint64_t load_backlog;
+    uint32_t loads;        /* With an operation. */
+    uint64_t load_backlog; /* Bytes being read. */
+    uint64_t loads_begun;
+    struct yb_tier_fill fill;
     uint64_t urgent_ns;  /* When a load of the most urgent class came last; 0: never. */
     uint64_t rate_bytes; /* Read, and ... */
     uint64_t rate_ns;    /* ... the time that took, for the forecast. */

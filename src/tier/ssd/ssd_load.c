@@ -11,7 +11,6 @@
 #include "tier/ssd/ssd_internal.h"
 
 #define URGENT_LATELY_NS YB_NS_PER_S
-#define URGENT_BYTES     (4ull << 20) /* Under way at most then, and one load. */
 
 #define READ_ERRORS_MAX 16u /* In a row; then the medium is taken for broken. */
 
@@ -244,6 +243,22 @@ take_head(struct yb_ssd *ssd, struct yb_ssd_reader *reader)
     return YB_OK;
 }
 
+/* How much under way is enough for the medium. */
+static void
+learn_fill(struct yb_ssd *ssd, const struct yb_ssd_loading *loading)
+{
+    uint64_t now_ns = yb_loop_now(ssd->loop);
+
+    yb_tier_fill_ended(&ssd->fill,
+                       &(struct yb_tier_fill_end){
+                           .bytes = loading->item.cost_bytes,
+                           .took_ns = now_ns - loading->begun_ns,
+                           .alone = loading->begun == ssd->loads_begun,
+                           .under_way = ssd->load_backlog - loading->item.cost_bytes,
+                       },
+                       now_ns);
+}
+
 static void
 succeed(struct yb_ssd *ssd, struct yb_ssd_reader *reader)
 {
@@ -263,6 +278,7 @@ succeed(struct yb_ssd *ssd, struct yb_ssd_reader *reader)
         entry.accesses += entry.accesses < YB_SSD_ACCESSES_MAX;
         yb_ssd_index_set(ssd->index, number, &entry);
     }
+    learn_fill(ssd, reader->loading);
     reader_end(ssd, reader, YB_OK);
 }
 
@@ -316,22 +332,39 @@ reader_then(struct yb_ssd_transfer *transfer, int error)
 
 /* ---- the queue -------------------------------------------------------------------------- */
 
-/* Whether one more may be read. What is being read is not interrupted, so that an urgent load waits
- * for it: where there have been any of late, less is under way at a time. */
+static bool
+was_urgent_lately(const struct yb_ssd *ssd)
+{
+    return ssd->urgent_ns != 0 && yb_loop_now(ssd->loop) - ssd->urgent_ns < URGENT_LATELY_NS;
+}
+
+/* Whether the next may be read. What is being read is not interrupted, so that an urgent load waits
+ * for it: where there have been any of late, the others have no more under way than fills the
+ * medium. */
 static bool
 may_read(const struct yb_ssd *ssd)
 {
-    bool urgent = ssd->urgent_ns != 0 && yb_loop_now(ssd->loop) - ssd->urgent_ns < URGENT_LATELY_NS;
+    const struct yb_fair_item *next = yb_fair_peek(&ssd->queue);
 
-    return ssd->reader_free != NULL && (!urgent || ssd->load_backlog < URGENT_BYTES);
+    if (ssd->reader_free == NULL || next == NULL) {
+        return false;
+    }
+    return ssd->load_backlog == 0 || next->traffic_class == YB_CLASS_FIRST_TOKEN ||
+           !was_urgent_lately(ssd) ||
+           ssd->load_backlog + next->cost_bytes <=
+               yb_tier_fill_room(&ssd->fill, next->cost_bytes, yb_loop_now(ssd->loop));
 }
 
 static void
 note_urgent(struct yb_ssd *ssd, enum yb_class traffic_class)
 {
-    if (traffic_class == YB_CLASS_FIRST_TOKEN) {
-        ssd->urgent_ns = yb_loop_now(ssd->loop);
+    if (traffic_class != YB_CLASS_FIRST_TOKEN) {
+        return;
     }
+    if (!was_urgent_lately(ssd)) {
+        yb_tier_fill_try(&ssd->fill, ssd->load_backlog, yb_loop_now(ssd->loop));
+    }
+    ssd->urgent_ns = yb_loop_now(ssd->loop);
 }
 
 void
@@ -341,9 +374,6 @@ yb_ssd_load_pump(struct yb_ssd *ssd)
         struct yb_ssd_loading *loading = (struct yb_ssd_loading *)yb_fair_pop(&ssd->queue);
         struct yb_ssd_reader *reader = ssd->reader_free;
 
-        if (loading == NULL) {
-            return;
-        }
         if (loading->op == NULL || yb_ssd_entry_at(ssd, loading->entry.hash, loading->entry.grant,
                                                    loading->entry.unit) == YB_SSD_INDEX_NONE) {
             op_end(ssd, loading, YB_NOT_FOUND); /* Killed or reclaimed while it waited. */
@@ -358,6 +388,9 @@ yb_ssd_load_pump(struct yb_ssd *ssd)
         reader->segment = yb_ssd_segment_of(ssd, loading->entry.unit);
         loading->reader = reader;
         ssd->segments[reader->segment].readers++;
+        ssd->loads_begun++;
+        loading->begun = ssd->load_backlog == 0 ? ssd->loads_begun : 0;
+        loading->begun_ns = yb_loop_now(ssd->loop);
         ssd->load_backlog += loading->item.cost_bytes;
         read_first(ssd, reader);
     }

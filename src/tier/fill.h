@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fill.h -- how much under way makes a service as fast as it can be.
+ * fill.h -- how much under way makes a disk or a service as fast as it can be.
  *
- * What is under way beyond that waits at the service, in an order that nobody here has a say in,
+ * What is under way beyond that waits there, in an order that nobody here has a say in,
  * and an urgent request waits behind it. By Little's law a service is busy with as many bytes as
  * it brings in the time that one request takes alone:
  *
@@ -22,13 +22,13 @@
  *
  * Threads   One owner. Pure: time is told, none is read.
  */
-#ifndef YB_TIER_OBJECT_FILL_H
-#define YB_TIER_OBJECT_FILL_H
+#ifndef YB_TIER_FILL_H
+#define YB_TIER_FILL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct yb_object_fill_seen {
+struct yb_tier_fill_seen {
     double rate;          /* Bytes a nanosecond. */
     uint64_t least_ns;    /* Of those that were not alone: the quickest, ... */
     uint64_t least_bytes; /* ... and its size. */
@@ -38,16 +38,16 @@ struct yb_object_fill_seen {
 };
 
 /* All zero: nothing has ended yet. Every field is private. */
-struct yb_object_fill {
+struct yb_tier_fill {
     uint64_t epoch_ns; /* When it began; 0: it has not. */
     uint64_t trial_until_ns;
     uint64_t span_ns; /* The same. */
     uint64_t span_bytes;
-    struct yb_object_fill_seen seen;
-    struct yb_object_fill_seen before;
+    struct yb_tier_fill_seen seen;
+    struct yb_tier_fill_seen before;
 };
 
-struct yb_object_fill_end {
+struct yb_tier_fill_end {
     uint64_t bytes;
     uint64_t took_ns;
     bool alone;         /* Nothing else was under way meanwhile. */
@@ -55,13 +55,13 @@ struct yb_object_fill_end {
 };
 
 /* A request has ended well. */
-void yb_object_fill_ended(struct yb_object_fill *fill, const struct yb_object_fill_end *end,
-                          uint64_t now_ns);
+void yb_tier_fill_ended(struct yb_tier_fill *fill, const struct yb_tier_fill_end *end,
+                        uint64_t now_ns);
 
 /* Begin an epoch: somebody has come for whom others hold back. */
-void yb_object_fill_try(struct yb_object_fill *fill, uint64_t under_way, uint64_t now_ns);
+void yb_tier_fill_try(struct yb_tier_fill *fill, uint64_t under_way, uint64_t now_ns);
 
 /* Bytes that may be under way, in requests of `size`. 0: it is tried, or not known. */
-uint64_t yb_object_fill_room(const struct yb_object_fill *fill, uint64_t size, uint64_t now_ns);
+uint64_t yb_tier_fill_room(const struct yb_tier_fill *fill, uint64_t size, uint64_t now_ns);
 
-#endif /* YB_TIER_OBJECT_FILL_H */
+#endif /* YB_TIER_FILL_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tier/object/fill.h"
+#include "tier/fill.h"
 
 #include "base/clock.h"
 
@@ -9,7 +9,7 @@
 #define GAIN     2.0
 
 static double
-rate(const struct yb_object_fill *fill)
+rate(const struct yb_tier_fill *fill)
 {
     return fill->seen.rate > fill->before.rate ? fill->seen.rate : fill->before.rate;
 }
@@ -26,10 +26,10 @@ scaled_ns(uint64_t ns, uint64_t bytes, uint64_t count, uint64_t size)
 
 /* How long one of `size` takes alone; 0: not known. */
 static double
-alone_ns(const struct yb_object_fill *fill, uint64_t size)
+alone_ns(const struct yb_tier_fill *fill, uint64_t size)
 {
-    const struct yb_object_fill_seen *seen = &fill->seen, *before = &fill->before;
-    const struct yb_object_fill_seen *least = before;
+    const struct yb_tier_fill_seen *seen = &fill->seen, *before = &fill->before;
+    const struct yb_tier_fill_seen *least = before;
 
     if (seen->alone + before->alone > 0) {
         return scaled_ns(seen->alone_ns + before->alone_ns, seen->alone_bytes + before->alone_bytes,
@@ -42,11 +42,11 @@ alone_ns(const struct yb_object_fill *fill, uint64_t size)
 }
 
 void
-yb_object_fill_try(struct yb_object_fill *fill, uint64_t under_way, uint64_t now_ns)
+yb_tier_fill_try(struct yb_tier_fill *fill, uint64_t under_way, uint64_t now_ns)
 {
     if (fill->seen.alone > 0 || fill->seen.least_ns > 0) { /* One without requests says nothing. */
         fill->before = fill->seen;
-        fill->seen = (struct yb_object_fill_seen){0};
+        fill->seen = (struct yb_tier_fill_seen){0};
     }
     fill->epoch_ns = now_ns;
     fill->trial_until_ns = now_ns + TRIAL_NS;
@@ -56,17 +56,16 @@ yb_object_fill_try(struct yb_object_fill *fill, uint64_t under_way, uint64_t now
 }
 
 void
-yb_object_fill_ended(struct yb_object_fill *fill, const struct yb_object_fill_end *end,
-                     uint64_t now_ns)
+yb_tier_fill_ended(struct yb_tier_fill *fill, const struct yb_tier_fill_end *end, uint64_t now_ns)
 {
-    struct yb_object_fill_seen *seen = &fill->seen;
+    struct yb_tier_fill_seen *seen = &fill->seen;
     uint64_t span_ns = (uint64_t)(2 * alone_ns(fill, 0));
 
     span_ns = span_ns > SPAN_NS ? span_ns : SPAN_NS;
     if (fill->epoch_ns == 0) {
         fill->epoch_ns = now_ns;
     } else if (now_ns - fill->epoch_ns >= EPOCH_NS) {
-        yb_object_fill_try(fill, end->under_way, now_ns);
+        yb_tier_fill_try(fill, end->under_way, now_ns);
     }
     if (end->alone) {
         seen->alone++;
@@ -90,7 +89,7 @@ yb_object_fill_ended(struct yb_object_fill *fill, const struct yb_object_fill_en
 }
 
 uint64_t
-yb_object_fill_room(const struct yb_object_fill *fill, uint64_t size, uint64_t now_ns)
+yb_tier_fill_room(const struct yb_tier_fill *fill, uint64_t size, uint64_t now_ns)
 {
     return now_ns < fill->trial_until_ns ? 0 : (uint64_t)(GAIN * rate(fill) * alone_ns(fill, size));
 }
