@@ -285,6 +285,9 @@ function caption(points, field, names, {words, counted}) {
     : names.filter(name => latest[name] != null).map(name => `${name} ${words(latest[name])}`).join(' · ');
 }
 
+// A line from nowhere to nowhere is not drawn: what happened in one interval alone is a dot.
+const isLonely = (data, i) => data[i]?.y != null && data[i - 1]?.y == null && data[i + 1]?.y == null;
+
 function lines(id, field, {stacked = false, counted = false, unit, words, max}) {
   const from = shownFrom(), points = shown();
   const names = [...new Set(points.flatMap(point => Object.keys(point[field] ?? {})))];
@@ -295,7 +298,7 @@ function lines(id, field, {stacked = false, counted = false, unit, words, max}) 
     plot.options.scales.x.max = state.last?.at_ms;
     plot.data.datasets = names.map((name, i) => ({...dataset(name, i, line(points, field, name)),
       backgroundColor: hue(name, i) + (stacked ? 'b0' : ''), fill: stacked ? (i ? '-1' : 'origin') : false,
-      borderWidth: stacked ? 1 : 2, pointRadius: 0, pointHitRadius: 6, spanGaps: false}));
+      borderWidth: stacked ? 1 : 2, pointRadius: at => isLonely(at.dataset.data, at.dataIndex) ? 3 : 0, pointHitRadius: 6, spanGaps: false}));
     plot.update();
   }
   $(id).querySelector('figcaption').textContent = caption(points, field, names, {words, counted});
