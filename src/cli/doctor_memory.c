@@ -136,7 +136,7 @@ yb_doctor_probe_numa(const struct yb_doctor *doctor, struct yb_doctor_row *row)
         yb_doctor_use(row, YB_DOCTOR_OK, "one memory; nothing to place");
         return;
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version places neither threads nor memory");
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "a node's memory lies where --node-numa says");
     yb_doctor_advice(row, "memory of another node costs up to twice the time; start one process "
                           "per node with numactl --cpunodebind=N --membind=N");
 }
@@ -256,7 +256,7 @@ yb_doctor_probe_cgroup(const struct yb_doctor *doctor, struct yb_doctor_row *row
 
 static void
 probe_huge(const struct yb_doctor *doctor, struct yb_doctor_row *row, const char *size,
-           const char *boot)
+           const char *use, const char *boot)
 {
     char path[128];
     uint64_t total = 0;
@@ -271,22 +271,24 @@ probe_huge(const struct yb_doctor *doctor, struct yb_doctor_row *row, const char
         yb_doctor_found(row, "%llu free of %llu", (unsigned long long)free_pages,
                         (unsigned long long)total);
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version keeps no blocks in memory");
-    if (free_pages == 0) {
-        yb_doctor_advice(row, "nothing yet; to have some: %s", boot);
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "%s", use);
+    if (free_pages == 0 && boot != NULL) {
+        yb_doctor_advice(
+            row, "without them pages are made huge as far as they can be; to have some: %s", boot);
     }
 }
 
 void
 yb_doctor_probe_huge_2m(const struct yb_doctor *doctor, struct yb_doctor_row *row)
 {
-    probe_huge(doctor, row, "2048kB", "sysctl vm.nr_hugepages=N");
+    probe_huge(doctor, row, "2048kB", "memory of nodes with --node-huge-pages",
+               "sysctl vm.nr_hugepages=N");
 }
 
 void
 yb_doctor_probe_huge_1g(const struct yb_doctor *doctor, struct yb_doctor_row *row)
 {
-    probe_huge(doctor, row, "1048576kB", "boot with hugepagesz=1G hugepages=N");
+    probe_huge(doctor, row, "1048576kB", "not used: those of nodes have 2 MiB", NULL);
 }
 
 void
@@ -302,7 +304,7 @@ yb_doctor_probe_thp(const struct yb_doctor *doctor, struct yb_doctor_row *row)
     } else {
         yb_doctor_found(row, "%.*s", (int)strcspn(open + 1, "]"), open + 1);
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "left as it is");
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "nodes ask for them with --node-huge-pages");
 }
 
 void
@@ -319,7 +321,7 @@ yb_doctor_probe_memlock(const struct yb_doctor *doctor, struct yb_doctor_row *ro
         yb_doctor_found(row, "%s (at most %s)", yb_doctor_bytes(soft, soft_text),
                         yb_doctor_bytes(hard, hard_text));
     }
-    yb_doctor_use(row, YB_DOCTOR_UNUSED, "this version locks no memory");
+    yb_doctor_use(row, YB_DOCTOR_UNUSED, "no memory is locked");
     if (soft < 8 * GIB) {
         yb_doctor_advice(row, "costs nothing yet; registered memory will need it: ulimit -l "
                               "unlimited, or LimitMEMLOCK=infinity in the unit");

@@ -314,7 +314,8 @@ def _():
     known = (docs / "metrics.md").read_text(encoding="utf-8")
     parts = "engine|conductor|directory|node|object|net|link|transfer"
     named = re.compile(rf"yuebing_(?:{parts})_\w+?(?=(?:_bucket|_sum|_count)?\b)")
-    pages = {page: set(named.findall(page.read_text(encoding="utf-8"))) for page in docs.glob("*.md")}
+    pages = {page: set(named.findall(page.read_text(encoding="utf-8")))
+             for page in docs.glob("*.md")}
     expect(len(pages[docs / "operations.md"]) > 10, f"{pages}")
     for page, names in pages.items():
         for name in names:
