@@ -189,10 +189,10 @@ test_doctor__a_good_machine_is_read_from_its_files(void **state)
 {
     (void)state;
     expect("cpu cores", YB_DOCTOR_OK, "7 online", "1 worker");
-    expect("numa nodes", YB_DOCTOR_UNUSED, "2 (node", "neither");
+    expect("numa nodes", YB_DOCTOR_UNUSED, "2 (node", "--node-numa");
     expect("memory", YB_DOCTOR_OK, "16.0 GiB, 8.0 GiB available", "buffers");
     expect("control group limits", YB_DOCTOR_OK, "version 2, no memory limit", "machine");
-    expect("huge pages, 2 MiB", YB_DOCTOR_UNUSED, "500 free of 512", "");
+    expect("huge pages, 2 MiB", YB_DOCTOR_UNUSED, "500 free of 512", "--node-huge-pages");
     expect("huge pages, 1 GiB", YB_DOCTOR_UNUSED, "not offered", "");
     expect("transparent huge pages", YB_DOCTOR_UNUSED, "madvise", "");
     expect("locked memory limit", YB_DOCTOR_UNUSED, "unlimited", "");
