@@ -189,6 +189,17 @@ yb_choose_places(const struct yb_choice *choices, uint32_t count,
     return made;
 }
 
+bool
+yb_choose_exceeds(const struct yb_choice *choices, uint32_t count, uint64_t bytes)
+{
+    for (uint32_t row = 0; row < count; row++) {
+        uint64_t capacity = choices[row].capacity; /* From outside: a sum of them may wrap. */
+
+        bytes -= capacity < bytes ? capacity : bytes;
+    }
+    return bytes > 0;
+}
+
 uint32_t
 yb_choose_source(const struct yb_choice *choices, const uint32_t *rows, uint32_t count,
                  uint32_t tried_mask, uint64_t random)

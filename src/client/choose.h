@@ -57,6 +57,9 @@ uint32_t yb_choose_places(const struct yb_choice *choices, uint32_t count,
                           const struct yb_choose_block *block, const uint64_t *random,
                           uint32_t rows_out[YB_CHOOSE_MAX]);
 
+/* Whether so many bytes are more than all these have, whatever is in them. */
+bool yb_choose_exceeds(const struct yb_choice *choices, uint32_t count, uint64_t bytes);
+
 /* Choose which of `slots` to read from; returns its place in `slots`, UINT32_MAX: none is known, or
  * all were tried. `rows` maps a slot's place to its row; UINT32_MAX: not a member. `random` decides
  * between equals. */

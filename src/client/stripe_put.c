@@ -6,7 +6,8 @@
 
 #include "client/stripe_internal.h"
 
-#define TRIES_MAX 5u /* Of a value that makes and loses its room beside others. */
+#define TRIES_MAX 5u                 /* Of a value that makes and loses its room beside others. */
+#define NOBODY_NS (3 * YB_NS_PER_MS) /* Until it is looked again whether a node is there. */
 
 static void put_next(struct yb_stripe_job *job);
 
@@ -20,32 +21,47 @@ put_end(struct yb_stripe_job *job)
     put_next(job);
 }
 
-static void put_parts(struct yb_stripe_job *job);
-
 /* Whether the value is larger than all that there is. */
 static bool
 can_never_fit(const struct yb_stripe_job *job)
 {
-    uint64_t most = 0;
+    const struct yb_client_core *core = job->core;
 
-    for (uint32_t row = 0; row < job->core->member_count; row++) {
-        most += job->core->choices[row].capacity;
-    }
-    return most > 0 && yb_stripe_value_bytes(yb_stripe_current(job)) > most;
+    return core->member_count > 0 &&
+           yb_choose_exceeds(core->choices, core->member_count,
+                             yb_stripe_value_bytes(yb_stripe_current(job)));
 }
 
-/* The next attempt, unless there is no time for it. */
+/* Go on with `next` after a while, or when there is no time left. */
 static void
-put_again(struct yb_stripe_job *job)
+put_rest(struct yb_stripe_job *job, void (*next)(struct yb_stripe_job *job), uint64_t rest_ns)
+{
+    uint64_t until_ns = yb_deadline_after(yb_core_now(job->core), rest_ns);
+
+    job->next = next;
+    job->resting = true;
+    yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
+                until_ns < job->outer->deadline_ns ? until_ns : job->outer->deadline_ns);
+}
+
+static void put_parts(struct yb_stripe_job *job);
+
+/* The next attempt, unless there is no time for it: then the status says what it waited for. While
+ * nobody is there who could take a part, none is made: a value may have millions of them. */
+static void
+put_try(struct yb_stripe_job *job)
 {
     enum yb_status over = yb_stripe_is_over(job);
 
-    if (over == YB_OK) {
+    if (over == YB_OK && job->core->member_count == 0) {
+        job->status = YB_UNREACHABLE; /* As of a short one: nodes may come back. */
+        put_rest(job, put_try, NOBODY_NS);
+    } else if (over == YB_OK && !can_never_fit(job)) {
         put_parts(job);
-        return;
+    } else {
+        job->status = over == YB_OK ? YB_TOO_LARGE : over == YB_TIMED_OUT ? job->status : over;
+        put_end(job);
     }
-    job->status = over == YB_TIMED_OUT ? YB_NO_SPACE : over;
-    put_end(job);
 }
 
 /* Its parts are gone. Others that came at the same time have taken its room, as it may have taken
@@ -53,7 +69,7 @@ put_again(struct yb_stripe_job *job)
 static void
 put_undone(struct yb_stripe_job *job)
 {
-    uint64_t now_ns = yb_core_now(job->core);
+    uint64_t took_ns = yb_core_now(job->core) - job->began_ns;
 
     yb_stripe_sweep(job);
     if (job->status == YB_NO_SPACE && can_never_fit(job)) {
@@ -63,16 +79,8 @@ put_undone(struct yb_stripe_job *job)
         put_end(job);
         return;
     }
-    if (yb_stripe_is_over(job) != YB_OK) {
-        put_again(job);
-        return;
-    }
     job->tries++;
-    job->next = put_again;
-    job->resting = true;
-    now_ns += yb_core_random(job->core) % (((now_ns - job->began_ns) << job->tries) + 1);
-    yb_loop_arm(yb_net_loop(job->core->net), &job->rest,
-                now_ns < job->outer->deadline_ns ? now_ns : job->outer->deadline_ns);
+    put_rest(job, put_try, yb_core_random(job->core) % ((took_ns << job->tries) + 1));
 }
 
 static void
@@ -179,19 +187,6 @@ put_parts(struct yb_stripe_job *job)
     yb_stripe_launch(job, put_parted);
 }
 
-/* Cut the current item, unless it is known that it fits nowhere. */
-static void
-put_first(struct yb_stripe_job *job)
-{
-    job->tries = 0;
-    if (can_never_fit(job)) {
-        job->status = YB_TOO_LARGE;
-        put_end(job);
-    } else {
-        put_parts(job);
-    }
-}
-
 /* Is it there already? Then its bytes need not move. Whoever replaces it has learned who is there,
  * and how much fits. */
 static void
@@ -202,7 +197,9 @@ put_asked(struct yb_stripe_job *job)
         job->status = YB_EXISTS;
         put_end(job);
     } else {
-        put_first(job);
+        job->tries = 0;
+        job->status = YB_TIMED_OUT;
+        put_try(job);
     }
 }
 

@@ -317,6 +317,23 @@ test_choose__a_node_that_failed_is_tried_as_long_as_a_healthy_one_may_take(void 
     assert_true(yb_choose_probe_ns(0, (uint64_t)1 << 48) == 2 * YB_NS_PER_S);
 }
 
+static void
+test_choose__what_all_have_together_is_counted_once(void **state)
+{
+    struct yb_choice rows[3] = {{.capacity = 5}, {.capacity = 0}, {.capacity = 7}};
+
+    (void)state;
+    assert_false(yb_choose_exceeds(rows, 3, 12));
+    assert_true(yb_choose_exceeds(rows, 3, 13));
+    assert_true(yb_choose_exceeds(rows, 0, 1));
+    assert_false(yb_choose_exceeds(rows, 0, 0));
+    rows[1].capacity = UINT64_MAX - 11; /* What a node says of itself: together it would be 1. */
+    assert_false(yb_choose_exceeds(rows, 3, 13));
+    assert_false(yb_choose_exceeds(rows, 3, UINT64_MAX));
+    rows[2].capacity = 0;
+    assert_true(yb_choose_exceeds(rows, 3, UINT64_MAX));
+}
+
 int
 main(void)
 {
@@ -328,6 +345,7 @@ main(void)
         cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
         cmocka_unit_test(
             test_choose__a_node_that_failed_is_tried_as_long_as_a_healthy_one_may_take),
+        cmocka_unit_test(test_choose__what_all_have_together_is_counted_once),
         cmocka_unit_test(test_choose__reads_where_it_is_near_and_quiet_and_fails_last),
     };
 

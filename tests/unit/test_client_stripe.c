@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "client/stripe_internal.h"
 
@@ -13,7 +15,10 @@
 #define LENGTH     (70u * MIB + 123) /* Five parts of 16 MiB, the last one short. */
 #define SMALL_POOL (50u * MIB) /* For two parts of 16 MiB and a short one, below the high mark. */
 
+#define SPARE ((uint64_t)256 * MIB) /* Of memory: less than the names of 2^22 parts take. */
+
 static struct ground *ground;
+static uint64_t patience_ns; /* Of put_sizes(); 0: a call's own. */
 
 static int
 set_up(void **state)
@@ -36,6 +41,7 @@ set_up_small(void **state)
 static int
 tear_down(void **state)
 {
+    patience_ns = 0;
     ground_destroy(&ground);
     return 0;
 }
@@ -433,24 +439,29 @@ test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib(void **state)
     assert_int_equal(yb_stripe_part_bytes(YB_CLIENT_VALUE_BYTES_MAX), 64ull << 20);
 }
 
-/* How much memory this process has taken. */
-static uint64_t
-taken_bytes(void)
+/* Let this process have so much more memory than it has, or again as much as before. */
+static void
+spare_memory(uint64_t bytes, struct rlimit *before)
 {
     FILE *file = fopen("/proc/self/statm", "r");
-    unsigned long size = 0, resident = 0;
+    struct rlimit limit;
+    unsigned long pages = 0;
 
     assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lu %lu", &size, &resident), 2);
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
     fclose(file);
-    return (uint64_t)resident * 4096;
+    assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
+    limit = *before;
+    limit.rlim_cur = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + bytes;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
 static enum yb_status
 put_sizes(struct yb_client *client, const struct iovec *iov, uint32_t count, bool replace,
           enum yb_status *item_out)
 {
-    const struct yb_client_call call = {.struct_bytes = sizeof(call), .put.replace = replace};
+    const struct yb_client_call call = {
+        .struct_bytes = sizeof(call), .put.replace = replace, .timeout_ns = patience_ns};
     struct iovec pieces[3];
     struct yb_client_item item = item_of("endless", pieces, count);
     enum yb_status status;
@@ -475,9 +486,10 @@ test_client_stripe__the_longest_value_is_told_that_it_does_not_fit(void **state)
     (void)state;
     for (uint32_t replace = 0; replace < 2; replace++) {
         struct yb_client *client = ground_client(ground, NULL); /* That knows of nobody yet. */
-        uint64_t before = taken_bytes();
+        struct rlimit before;
         enum yb_status one;
 
+        spare_memory(SPARE, &before); /* Its parts' names alone would take more. */
         assert_int_equal(put_sizes(client, &whole, 1, replace == 1, &one), YB_OK);
         assert_int_equal(one, YB_TOO_LARGE);
         assert_int_equal(put_sizes(client, halves, 2, replace == 1, &one), YB_OK);
@@ -485,10 +497,42 @@ test_client_stripe__the_longest_value_is_told_that_it_does_not_fit(void **state)
         assert_int_equal(put_sizes(client, &beyond, 1, replace == 1, &one), YB_INVALID);
         assert_int_equal(put_sizes(client, halves, 3, replace == 1, &one), YB_INVALID);
         assert_int_equal(put_sizes(client, wraps, 3, replace == 1, &one), YB_INVALID);
-        assert_true(taken_bytes() < before + (64u << 20));
+        assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
         assert_int_equal(entries(client), 0);
         yb_client_close(&client);
     }
+}
+
+/* Where nobody is who could take it, what fits is not known. It waits for somebody, as a short one
+ * does, and is not cut meanwhile. */
+static void
+test_client_stripe__nothing_is_cut_while_nobody_is_there(void **state)
+{
+    static uint8_t byte;
+    const struct iovec longest = {&byte, YB_CLIENT_VALUE_BYTES_MAX};
+    struct yb_client *client = ground_client(ground, NULL);
+    struct yb_client_item item = item_of("endless", NULL, 0);
+    struct yb_client_node nodes[GROUND_NODES_MAX];
+    uint32_t count = 0;
+
+    (void)state;
+    ground_kill(&ground->nodes[0]);
+    ground_kill(&ground->nodes[1]);
+    do {
+        assert_int_equal(yb_client_exist(client, &item, 1, NULL), YB_OK); /* Time passes. */
+        assert_int_equal(yb_client_nodes(client, nodes, GROUND_NODES_MAX, &count), YB_OK);
+    } while (count > 0);
+    patience_ns = 200 * YB_NS_PER_MS;
+    for (uint32_t replace = 0; replace < 2; replace++) {
+        struct rlimit before;
+        enum yb_status one;
+
+        spare_memory(SPARE, &before);
+        assert_int_equal(put_sizes(client, &longest, 1, replace == 1, &one), YB_OK);
+        assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+        assert_true(one == YB_UNREACHABLE || one == YB_TIMED_OUT); /* The machine may be busy. */
+    }
+    yb_client_close(&client);
 }
 
 /* A manifest of a value of so many bytes, in parts of `part_bytes`. */
@@ -553,6 +597,7 @@ main(void)
         WITH_SMALL(a_value_makes_no_room_for_itself),
         WITH_GROUND(is_not_there_before_every_part_is),
         WITH_GROUND(the_longest_value_is_told_that_it_does_not_fit),
+        WITH_GROUND(nothing_is_cut_while_nobody_is_there),
         WITH_SMALL(of_two_at_once_each_is_whole_or_not_there),
         cmocka_unit_test(test_client_stripe__parts_are_of_sixteen_to_sixty_four_mib),
         cmocka_unit_test(test_client_stripe__the_longest_value_has_parts_as_any_other),
