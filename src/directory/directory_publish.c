@@ -401,28 +401,36 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
                : YB_FENCED;
 }
 
+/* While members are waited for, a put that an earlier directory was told of waits here: it is
+ * remembered where. */
+static void
+note_who_waits(struct stream *stream, const struct yb_wire_publish_item *item)
+{
+    struct yb_writes_name name = write_name(stream, item);
+
+    if (stream->directory->rebuilding && is_put(item) && item->write != 0 &&
+        (item->told != 0 || item->places != 0)) {
+        yb_writes_wait(stream->directory->writes, &name, stream->slot->slot, stream->now_ns,
+                       stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
+    }
+}
+
 /* Whether an item has to wait: nothing is new while members have still to name what they hold
  * (RULES A6, A9). Then comes first what an earlier directory was told of: it may have been granted
  * there, and others have heard that it is there. Of several replicas the other places may still say
  * that they wait, too, for as long as members are waited for (may_have_been). */
 static bool
-has_to_wait(struct stream *stream, const struct yb_wire_publish_item *item)
+has_to_wait(const struct stream *stream, const struct yb_wire_publish_item *item)
 {
-    struct yb_directory *directory = stream->directory;
+    const struct yb_directory *directory = stream->directory;
     struct yb_writes_name name = write_name(stream, item);
-    uint32_t waiting = 0;
+    uint32_t waiting;
 
     if (!directory->rebuilding || (!is_put(item) && item->mode != YB_WIRE_MODE_ADD_REPLICA)) {
         return false;
     }
-    if (!is_put(item) || (item->told == 0 && item->places == 0)) {
-        return true;
-    }
-    if (item->write != 0) {
-        waiting = yb_writes_wait(directory->writes, &name, stream->slot->slot, stream->now_ns,
-                                 stream->now_ns + YB_DIRECTORY_WRITE_KEPT_NS);
-    }
-    return !directory->all_named || item->told == 0 ||
+    waiting = yb_writes_waiting(directory->writes, &name, stream->now_ns);
+    return !directory->all_named || !is_put(item) || item->told == 0 ||
            (waiting > 0 && waiting < item->places &&
             !yb_members_awaited_overdue(directory->members));
 }
@@ -456,6 +464,7 @@ gather(struct stream *stream, uint32_t place, const struct yb_wire_publish_item 
     struct yb_index_op *op;
     enum yb_status status;
 
+    note_who_waits(stream, item);
     if (has_to_wait(stream, item)) {
         answer(stream, place, YB_AGAIN, 0, 0);
         return;

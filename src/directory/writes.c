@@ -382,7 +382,7 @@ places(const struct entry *entry)
     return place_of(entry, 0);
 }
 
-uint32_t
+void
 yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
                uint64_t now_ns, uint64_t expires_ns)
 {
@@ -392,7 +392,7 @@ yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint
 
     YB_ASSERT(slot != 0);
     if (yb_writes_find(writes, name, now_ns, &found)) {
-        return 0;
+        return;
     }
     entry = touch(writes, name, now_ns);
     if (entry->state != WAITING) {
@@ -404,7 +404,6 @@ yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint
     if (place < PLACES) {
         entry->slots[place] = slot;
     }
-    return places(entry);
 }
 
 void

@@ -96,10 +96,10 @@ void yb_writes_granted(struct yb_writes *writes, const struct yb_writes_name *na
 /* A write has ended without a grant. Harmless if it is not OPEN. */
 void yb_writes_forget(struct yb_writes *writes, const struct yb_writes_name *name);
 
-/* A write that an earlier directory knew of waits at this slot. Returns at how many slots it does
- * so; 0: it is OPEN or GRANTED here. */
-uint32_t yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
-                        uint64_t now_ns, uint64_t expires_ns);
+/* A write that an earlier directory knew of waits at this slot. Nothing, if it is OPEN or GRANTED
+ * here. */
+void yb_writes_wait(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot,
+                    uint64_t now_ns, uint64_t expires_ns);
 
 /* It does not wait at this slot any more. Harmless if it did not. */
 void yb_writes_wait_end(struct yb_writes *writes, const struct yb_writes_name *name, uint16_t slot);
