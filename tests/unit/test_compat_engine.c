@@ -628,19 +628,18 @@ test_compat_engine__batches_are_asked_about_by_number(void **state)
 static void
 test_compat_engine__a_peer_that_is_not_there_fails_at_once(void **state)
 {
-    uint64_t began_ns;
     char name[NAME_BYTES];
     struct pair pair;
 
     (void)state;
+    /* Whoever waits for its end here waits longer than the test may take. */
+    assert_int_equal(setenv("MC_TRANSFER_TIMEOUT", "86400", 1), 0);
     pair_init(&pair);
+    assert_int_equal(unsetenv("MC_TRANSFER_TIMEOUT"), 0);
     (void)snprintf(name, sizeof(name), "127.0.0.1:%u", closed_ports(1));
-    began_ns = yb_clock_now(yb_clock_system());
     assert_int_equal(move_one(pair.here, name, true, pair.local, at(pair.remote), 16), -1);
     assert_int_not_equal(yb_compat_engine_probe(pair.here, name), 0);
     assert_int_equal(yb_compat_engine_first_address(pair.here, name), 0);
-    /* Long before MC_TRANSFER_TIMEOUT's least. */
-    assert_true(yb_clock_now(yb_clock_system()) - began_ns < 5 * YB_NS_PER_S);
     assert_int_equal(move_one(pair.here, "127.0.0.1", true, pair.local, at(pair.remote), 16), -1);
     assert_int_equal(move_one(pair.here, "", true, pair.local, at(pair.remote), 16), -1);
     assert_int_equal(move_one(pair.here, NULL, true, pair.local, at(pair.remote), 16), -1);

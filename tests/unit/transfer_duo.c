@@ -184,11 +184,12 @@ struct yb_id
 duo_identity(struct yb_transfer *asker, yb_transfer_peer peer)
 {
     struct yb_transfer_probe probe;
-    enum yb_status status;
+    enum yb_status status = YB_TIMED_OUT;
 
-    do { /* On a busy machine a handshake may take longer than its time. */
+    /* On a busy machine a handshake may take longer than its time. */
+    for (uint32_t i = 0; i < ASK_TRIES && status == YB_TIMED_OUT; i++) {
         status = yb_transfer_ask(asker, peer, PATIENCE_NS, &probe);
-    } while (status == YB_TIMED_OUT);
+    }
     assert_int_equal(status, YB_OK);
     return probe.identity;
 }

@@ -18,6 +18,7 @@
 
 #define SECOND_NS   UINT64_C(1000000000)
 #define MS_NS       UINT64_C(1000000)
+#define ASK_TRIES   20u              /* Of what ends with a handshake that took too long. */
 #define PATIENCE_NS (60 * SECOND_NS) /* For what takes milliseconds on an idle machine. */
 
 /* ---- paths --------------------------------------------------------------------------- */
