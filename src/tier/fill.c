@@ -93,3 +93,15 @@ yb_tier_fill_room(const struct yb_tier_fill *fill, uint64_t size, uint64_t now_n
 {
     return now_ns < fill->trial_until_ns ? 0 : (uint64_t)(GAIN * rate(fill) * alone_ns(fill, size));
 }
+
+uint64_t
+yb_tier_fill_alone_ns(const struct yb_tier_fill *fill, uint64_t size)
+{
+    return (uint64_t)alone_ns(fill, size);
+}
+
+uint64_t
+yb_tier_fill_rate(const struct yb_tier_fill *fill)
+{
+    return (uint64_t)(rate(fill) * (double)YB_NS_PER_S);
+}

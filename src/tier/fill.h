@@ -61,6 +61,12 @@ void yb_tier_fill_ended(struct yb_tier_fill *fill, const struct yb_tier_fill_end
 /* Begin an epoch: somebody has come for whom others hold back. */
 void yb_tier_fill_try(struct yb_tier_fill *fill, uint64_t under_way, uint64_t now_ns);
 
+/* Nanoseconds that a request of `size` takes alone; 0: not known. */
+uint64_t yb_tier_fill_alone_ns(const struct yb_tier_fill *fill, uint64_t size);
+
+/* Bytes a second, of all that was under way together; 0: not known. */
+uint64_t yb_tier_fill_rate(const struct yb_tier_fill *fill);
+
 /* Bytes that may be under way, in requests of `size`. 0: it is tried, or not known. */
 uint64_t yb_tier_fill_room(const struct yb_tier_fill *fill, uint64_t size, uint64_t now_ns);
 

@@ -95,8 +95,8 @@ medium_answer(struct medium *medium, uint32_t at, enum yb_status status)
 
         assert_true(request->offset + bytes <= medium->object_bytes);
         (void)yb_object_bytes_write(&request->bytes, 0, medium->object + request->offset, bytes);
-        request->first_byte_ns = YB_NS_PER_MS;
-        request->total_ns = YB_NS_PER_MS + YB_NS_PER_MS / 10;
+        request->first_byte_ns = medium->far_ns != 0 ? medium->far_ns : YB_NS_PER_MS;
+        request->total_ns = request->first_byte_ns + YB_NS_PER_MS / 10;
         request->judged = true;
         status = request->after == NULL ? YB_OK : request->after(request);
     }

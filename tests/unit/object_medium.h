@@ -15,6 +15,7 @@
 struct medium {
     struct yb_object_backend head; /* First. */
     struct yb_clock clock;
+    uint64_t far_ns; /* To the first byte of an answer; 0: a millisecond. */
     uint64_t now_ns;
     struct object_ground ground; /* Its options count until medium_start. */
     uint8_t object[MEDIUM_BYTES_MAX];

@@ -302,6 +302,48 @@ test_object_urgent__has_requests_that_are_kept_for_it(void **state)
     teardown(service);
 }
 
+/* By its forecast, in nanoseconds, a load that is asked for now is there. */
+static double
+forecast_ns(const struct service *service, enum yb_class traffic_class)
+{
+    struct yb_tier_forecast told = yb_tier_forecast(service->medium.ground.tier, traffic_class);
+
+    return (double)told.base_us * 1e3 +
+           (told.bytes_per_second == 0
+                ? 0
+                : (double)(told.backlog_bytes + SIZE) * 1e9 / (double)told.bytes_per_second);
+}
+
+/* What waits goes by the rate of all together, which a load on its own does not have. */
+static void
+test_object_urgent__forecasts_are_what_loads_take(void **state)
+{
+    struct service *service = malloc(sizeof(*service));
+    struct flow *one;
+    double alone, behind;
+
+    (void)state;
+    assert_non_null(service);
+    setup(service, 20 * NEAR_NS, PIECE_NS);
+    service->medium.far_ns = service->far_ns;
+    one = flow_of(service, YB_CLASS_THROUGHPUT, 1, 50 * PIECE_NS);
+    run_ms(service, 2000);
+    one->depth = 0;
+    run_ms(service, 100);
+    alone = forecast_ns(service, YB_CLASS_THROUGHPUT) / (double)one->worst_ns;
+    print_message("alone: said / took %.2f\n", alone);
+    flow_of(service, YB_CLASS_THROUGHPUT, DEPTH_MAX, 0);
+    run_ms(service, 3000);
+    begin_counting(service);
+    behind = forecast_ns(service, YB_CLASS_THROUGHPUT);
+    run_ms(service, 1000);
+    behind /= (double)one->worst_ns;
+    print_message("behind %u others: said / took %.2f\n", DEPTH_MAX, behind);
+    assert_true(alone > 0.8 && alone < 1.25);
+    assert_true(behind > 0.8 && behind < 1.5);
+    teardown(service);
+}
+
 int
 main(void)
 {
@@ -311,6 +353,7 @@ main(void)
         cmocka_unit_test(test_object_urgent__leaves_the_others_their_share),
         cmocka_unit_test(test_object_urgent__follows_a_service_that_changes),
         cmocka_unit_test(test_object_urgent__has_requests_that_are_kept_for_it),
+        cmocka_unit_test(test_object_urgent__forecasts_are_what_loads_take),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

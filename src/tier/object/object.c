@@ -160,6 +160,25 @@ find(struct yb_tier *tier, struct yb_id hash, struct yb_tier_found *found_out)
     return true;
 }
 
+/* What waits comes at the rate of all together; one alone takes longer than its bytes at that rate,
+ * and the rest of that is how far the service is. */
+static void
+forecast_filled(const struct object_tier *object, struct yb_tier_forecast *told)
+{
+    double bytes = (double)object->load_bytes * (double)YB_NS_PER_S;
+    double alone_ns = (double)yb_tier_fill_alone_ns(&object->from.fill, object->load_bytes);
+    double rate = (double)yb_tier_fill_rate(&object->from.fill);
+
+    if (alone_ns == 0 || rate * alone_ns <= bytes) {
+        return; /* Little was asked for at a time. */
+    }
+    if (rate > (double)told->bytes_per_second) {
+        told->bytes_per_second = (uint64_t)rate;
+    }
+    alone_ns -= bytes / (double)told->bytes_per_second;
+    told->base_us = alone_ns > 0 ? (uint64_t)alone_ns / YB_NS_PER_US : 0;
+}
+
 static struct yb_tier_forecast
 forecast(struct yb_tier *tier, enum yb_class traffic_class)
 {
@@ -170,6 +189,7 @@ forecast(struct yb_tier *tier, enum yb_class traffic_class)
         .bytes_per_second = object->rate,
     };
 
+    forecast_filled(object, &told);
     for (uint32_t c = 0; c <= (uint32_t)traffic_class; c++) {
         told.backlog_bytes += yb_fair_backlog_bytes(&object->fair[c], (enum yb_class)c);
     }

@@ -284,6 +284,7 @@ struct object_tier {
     uint64_t asked_us; /* Of all requests but GETs, the quickest answer; 0: none has come. */
     uint64_t base_us;  /* Averages, for the forecast; 0: nothing was read yet. */
     uint64_t rate;
+    uint64_t load_bytes;
     uint64_t p95_ns; /* Until the first byte; 0: not known. */
     uint32_t since_p95;
 };

@@ -382,6 +382,8 @@ learn(struct object_tier *object, const struct yb_object_request *request)
     object->info.read_bytes += bytes;
     object->base_us += object->base_us == 0 ? first_us : 0;
     object->base_us = (object->base_us * (AVERAGE_PART - 1) + first_us) / AVERAGE_PART;
+    object->load_bytes += object->load_bytes == 0 ? bytes : 0;
+    object->load_bytes = (object->load_bytes * (AVERAGE_PART - 1) + bytes) / AVERAGE_PART;
     if (rest_ns > 0 && bytes >= YB_TIER_CHUNK_BYTES) {
         uint64_t rate = (uint64_t)((double)bytes * (double)YB_NS_PER_S / (double)rest_ns);
 
