@@ -97,6 +97,7 @@ used(struct yb_path *path, uint32_t class_index, uint64_t idle)
     uint32_t answer = class_index % ANSWERS;
     uint32_t bin = yb_hazard_bin(idle);
     double full = (double)idle / YB_PATH_FULL;
+    double bound = own[OWN_BOUNDS + answer];
     double clock = yb_path_clock(path);
     uint64_t moved = (uint64_t)((clock - own[OWN_SINCE]) / STEP);
     double steps = ceil((double)idle / STEP);
@@ -112,9 +113,9 @@ used(struct yb_path *path, uint32_t class_index, uint64_t idle)
     hit =
         steps <= STEPS && bridge(&own[OWN_OCCUPANCY], (uint32_t)steps, yb_path_request_size(path));
     own[OWN_HITS + bin] += (hit - own[OWN_HITS + bin]) * HIT_STEP;
-    own[OWN_BOUNDS + answer] +=
-        BOUND_STEP * (full < own[OWN_BOUNDS + answer] ? BOUND_QUANTILE - 1.0 : BOUND_QUANTILE) *
-        (own[OWN_BOUNDS + answer] + 0.01);
+    own[OWN_BOUNDS + answer] = /* It may overshoot where much is used again at once. */
+        fmax(0.0, bound + BOUND_STEP * (bound + 0.01) *
+                              (full < bound ? BOUND_QUANTILE - 1.0 : BOUND_QUANTILE));
 }
 
 static double
@@ -123,12 +124,14 @@ worth(const struct yb_path *path, uint32_t class_index, uint64_t age)
     const struct yb_hazard *hazard = yb_path_hazard(path);
     const double *own = yb_path_own_read(path);
     double bound = own[OWN_BOUNDS + class_index % ANSWERS] * YB_PATH_FULL;
-    uint32_t first = yb_hazard_bin((uint64_t)bound);
+    uint32_t first;
     uint32_t now = yb_hazard_bin(age);
     uint32_t small = yb_hazard_bin((uint64_t)YB_PATH_FULL); /* Up to here it hits for sure. */
     double left = 1.0; /* Not used up to here: what lies before is no more. */
     double potential = 0.0;
 
+    YB_ASSERT(bound >= 0.0);
+    first = yb_hazard_bin((uint64_t)bound);
     first = now > first ? now : first;
     for (uint32_t bin = 0; bin < BINS; bin++) {
         double chance = yb_hazard_chance(hazard, class_index, bin);
