@@ -208,8 +208,8 @@ count_blocks(struct checking *checking)
             checking->others += !again;
             continue;
         }
-        if (bsearch(block, checking->put.blocks, checking->put.count, sizeof(*block),
-                    yb_check_by_key) == NULL) {
+        if (checking->put.count == 0 || bsearch(block, checking->put.blocks, checking->put.count,
+                                                sizeof(*block), yb_check_by_key) == NULL) {
             continue; /* Of the prompt that B alone was asked. */
         }
         if (was_read(checking, block) && !last_read) {

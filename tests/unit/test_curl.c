@@ -28,7 +28,9 @@ answer(void *context, const struct yb_http_asked *asked, struct yb_http_told *to
     if (text != NULL) {
         length = snprintf(text, room, "%s %s %s ", asked->method, asked->path,
                           name != NULL ? name : "-");
-        memcpy(text + length, asked->body, asked->body_bytes);
+        if (asked->body_bytes > 0) {
+            memcpy(text + length, asked->body, asked->body_bytes);
+        }
         told_out->length = (size_t)length + asked->body_bytes;
     }
     return true;
