@@ -8,6 +8,7 @@ the instance that the conductor names; an onlooker at the dashboard. Memory and 
 them, the object store all. Then memory, descriptors and threads of each process are looked at
 twenty times, and the last five are held against the first five.
 """
+import contextlib
 import http.client
 import json
 import os
@@ -109,6 +110,16 @@ def instance(store, conductor, name):
                   "--conductor", f"http://{conductor.ready['http']}")
 
 
+def kernel_threads(pid):
+    """Those that io_uring has in a process: they come and go as the kernel finds right."""
+    found = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
+                open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as told:
+            found += told.read().startswith("iou-")
+    return found
+
+
 def measure(name, server):
     """Bytes of its own, descriptors, threads."""
     code = server.process.poll()
@@ -117,7 +128,7 @@ def measure(name, server):
         fields = dict(line.split(":", 1) for line in status)
     return {"bytes": int(fields["RssAnon"].split()[0]) * 1024,
             "descriptors": len(os.listdir(f"/proc/{server.pid}/fd")),
-            "threads": int(fields["Threads"])}
+            "threads": int(fields["Threads"]) - kernel_threads(server.pid)}
 
 
 def edges(looks, what):
