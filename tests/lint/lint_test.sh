@@ -52,6 +52,9 @@ middle='    if (b) {\n        return 1;\n    }\n    return 0;'
 sin unwinding.py src/base/a.c \
     "$spdx\nint\nf(void)\n{\n    goto err_x;\n$middle\nerr_x:\n    return 2;\n}" \
     'a return past unwinding'
+sin threads.py src/net/a.c \
+    "$spdx\nstatic void *\nrun(void *x)\n{\n    return x;\n}\n\nbool\nf(void)\n{\n    return \
+pthread_create(&t, NULL, run, x) == 0;\n}" 'a thread that keeps the core of who made it'
 sin private_paths.sh docs/a.md "see /ho""me/somebody/notes" 'a path of one machine'
 printf '#!/bin/sh\nexit 1\n' >tools/gen/a.sh && chmod +x tools/gen/a.sh
 expect 1 generated.sh 'a generated file is stale'
