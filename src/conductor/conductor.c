@@ -756,6 +756,7 @@ sched_report(const struct yb_conductor_seat *seat, const struct yb_wire_conducto
                           said->ssd_backlog, said->object_backlog},
         .rate = {(double)said->in_rate, (double)said->out_rate, (double)said->load_rate,
                  (double)said->ssd_rate, (double)said->object_rate},
+        .saved_ns = (double)said->saved_us * (double)YB_NS_PER_US,
     };
 
     for (uint32_t i = 0; i < said->seen.count; i++) {

@@ -55,7 +55,8 @@ store(uint8_t *field, uint16_t bytes, uint64_t value)
 static uint64_t
 most_of(const struct yb_form *row)
 {
-    const uint64_t room = row->bytes >= 8 ? INT64_MAX : (1ull << (8 * row->bytes)) - 1;
+    const bool sign = row->kind == YB_FORM_SIGNED || row->bytes == 8; /* JSON's are 64 bits. */
+    const uint64_t room = (1ull << (8 * row->bytes - sign)) - 1;
 
     return row->most != 0 && row->most < room ? row->most : room;
 }
@@ -96,6 +97,20 @@ read_number(const struct yb_form *row, const json_t *value, uint8_t *field, char
         (uint64_t)json_integer_value(value) > most) {
         return refuse(why_out, YB_INVALID, "%s is a whole number from 0 to %llu", row->name,
                       (unsigned long long)most);
+    }
+    store(field, row->bytes, (uint64_t)json_integer_value(value));
+    return YB_OK;
+}
+
+static enum yb_status
+read_signed(const struct yb_form *row, const json_t *value, uint8_t *field, char *why_out)
+{
+    const json_int_t most = (json_int_t)most_of(row);
+
+    if (!json_is_integer(value) || json_integer_value(value) < -most ||
+        json_integer_value(value) > most) {
+        return refuse(why_out, YB_INVALID, "%s is a whole number from -%lld to %lld", row->name,
+                      (long long)most, (long long)most);
     }
     store(field, row->bytes, (uint64_t)json_integer_value(value));
     return YB_OK;
@@ -278,6 +293,7 @@ read_row(const struct yb_form *row, const json_t *value, uint8_t *out,
     }
     switch ((enum yb_form_kind)row->kind) {
     case YB_FORM_NUMBER: return read_number(row, value, field, why_out);
+    case YB_FORM_SIGNED: return read_signed(row, value, field, why_out);
     case YB_FORM_REAL: return read_real(row, value, field, why_out);
     case YB_FORM_FLAG: return read_flag(row, value, field, why_out);
     case YB_FORM_WORD: return read_word(row, value, field, why_out);
@@ -377,6 +393,10 @@ row_schema(const struct yb_form *row)
     case YB_FORM_NUMBER:
         return json_pack("{s:s, s:i, s:I, s:s}", "type", "integer", "minimum", 0, "maximum",
                          (json_int_t)most_of(row), "description", row->text);
+    case YB_FORM_SIGNED:
+        return json_pack("{s:s, s:I, s:I, s:s}", "type", "integer", "minimum",
+                         -(json_int_t)most_of(row), "maximum", (json_int_t)most_of(row),
+                         "description", row->text);
     case YB_FORM_REAL:
         return json_pack("{s:s, s:i, s:s}", "type", "number", "minimum", 0, "description",
                          row->text);

@@ -23,6 +23,7 @@
 
 enum yb_form_kind {
     YB_FORM_NUMBER, /* Whole, 0 .. most. */
+    YB_FORM_SIGNED, /* Whole, -most .. most. */
     YB_FORM_REAL,   /* Times `scale`, rounded: the field is whole. */
     YB_FORM_FLAG,   /* true or false. */
     YB_FORM_WORD,   /* One of `words`. */

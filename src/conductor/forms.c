@@ -36,6 +36,10 @@ static const char *const changes[] = {"came", "left", NULL};
         .name = #field, .kind = YB_FORM_NUMBER, FIELD(message, field), .most = (most_), \
         .text = (text_)                                                                 \
     }
+#define SIGNED(message, field, text_)                                                  \
+    {                                                                                  \
+        .name = #field, .kind = YB_FORM_SIGNED, FIELD(message, field), .text = (text_) \
+    }
 #define REAL(message, name_, field, scale_, text_)                                       \
     {                                                                                    \
         .name = (name_), .kind = YB_FORM_REAL, FIELD(message, field), .scale = (scale_), \
@@ -220,6 +224,9 @@ const struct yb_form yb_form_report[] = {
     NUMBER(report, object_rate, 0, "bytes per second, as measured; 0: as before"),
     FLAG(report, prefilling, "time-sliced: it is in its prefill window"),
     NUMBER(report, phase_age_us, 0, "time-sliced: since it changed between prefill and decode"),
+    SIGNED(report, saved_us,
+           "time-sliced: how far its answers are ahead of their pace, on the average; below 0: "
+           "behind it; 0: not known"),
     LIST(report, seen, seen, seen_form, YB_WIRE_CONDUCTOR_REPORT_SEEN_MAX, "by conductor"),
     LIST(report, blocks, cached, cached_form, YB_WIRE_CONDUCTOR_REPORT_BLOCKS_MAX,
          "what changed in its own cache since the last report"),

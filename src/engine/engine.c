@@ -516,6 +516,9 @@ count_request(const struct yb_engine *engine, const struct yb_engine_request *re
     case YB_ENGINE_RUNNING:
         info->running++;
         info->context_tokens += request->prompt_tokens + request->answered;
+        if (engine->options.mode == YB_SCHED_MODE_TIME_SLICED) {
+            info->saved_ns += yb_engine_due_ns(request) - (double)yb_engine_now(engine);
+        }
         break;
     case YB_ENGINE_HELD: info->held++; break;
     case YB_ENGINE_ENDED: break;
@@ -539,6 +542,9 @@ yb_engine_info(struct yb_engine *engine, struct yb_engine_info *info_out)
     for (const struct yb_engine_request *request = engine->first; request != NULL;
          request = request->next) {
         count_request(engine, request, info_out);
+    }
+    if (info_out->running > 0) {
+        info_out->saved_ns /= info_out->running;
     }
     pool = yb_kv_pool_info(engine->pool);
     info_out->stores = engine->stores;

@@ -158,6 +158,7 @@ struct yb_engine_info {
     uint64_t prefill_tokens; /* That are to be computed yet for those that wait or are prompts. */
     uint64_t prefill_ns;     /* How long that will take, scaled. */
     uint64_t context_tokens; /* Of the running ones. */
+    double saved_ns;         /* time-sliced: as in struct yb_sched_slice; 0: there are none. */
     uint32_t slots, slots_used, slots_published;
     uint64_t evicted;
     uint64_t asked, refused, ended, failed;

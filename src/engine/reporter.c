@@ -286,7 +286,8 @@ report(struct yb_engine_reporter *reporter)
     measure(reporter, &info);
     code = call(
         reporter, "/v1/report",
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+                  "s:o}",
                   "name", reporter->options.name, "incarnation", (json_int_t)reporter->incarnation,
                   "sequence", (json_int_t)++reporter->sequence, "prefill_left_us",
                   (json_int_t)(info.prefill_ns / YB_NS_PER_US), "prefill_tokens",
@@ -297,7 +298,8 @@ report(struct yb_engine_reporter *reporter)
                   (json_int_t)rates[YB_CLIENT_TIER_DRAM], "load_rate",
                   (json_int_t)rates[YB_CLIENT_TIER_DRAM], "ssd_rate",
                   (json_int_t)rates[YB_CLIENT_TIER_SSD], "object_rate",
-                  (json_int_t)rates[YB_CLIENT_TIER_OBJECT], "seen", heard, "blocks",
+                  (json_int_t)rates[YB_CLIENT_TIER_OBJECT], "saved_us",
+                  (json_int_t)(info.saved_ns / (double)YB_NS_PER_US), "seen", heard, "blocks",
                   take_changes(reporter)),
         NULL);
     yb_lock_acquire(&reporter->lock);

@@ -71,6 +71,12 @@ def _():
         code, found = post(server, "/v1/schedule", {"hashes": keys, "class": "throughput"})
         expect(code == 200 and found["prefill"] == "p1" and found["hit_blocks"]["device"] == 6 and
                found["reuse_tokens"] == 6 * BLOCK, str(found))
+        # How far its answers are ahead of their pace is the one number that may be below 0.
+        for sequence, saved, right in ((2, -5, 200), (3, 2**63 - 1, 200), (4, -2**63, 400),
+                                       (5, 2**63, 400), (6, 0.5, 400)):
+            code, answer = post(server, "/v1/report", {
+                "name": "p1", "incarnation": 1, "sequence": sequence, "saved_us": saved})
+            expect(code == right, f"{saved}: {answer}")
         trace = "4bf92f3577b34da6a3ce929d0e0e4736"
         for stage in ("first_token", "ended"):
             code, _ = post(server, "/v1/done", {"decision": found["decision"], "stage": stage},

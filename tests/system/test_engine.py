@@ -355,6 +355,7 @@ class Conductor(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     dropped = 0
     heard = []
+    reports = []
 
     def do_POST(self):
         said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -364,6 +365,8 @@ class Conductor(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             Conductor.heard.append((said["decision"], said["stage"]))
+        if self.path == "/v1/report":
+            Conductor.reports.append((said["running"], said["saved_us"]))
         self.send_response(200)
         self.send_header("Content-Length", "2")
         self.end_headers()
@@ -383,6 +386,26 @@ def _():
             until(lambda: {(5, "first_token"), (5, "ended")} <= set(Conductor.heard),
                   "both words have come", 60)
             expect(Conductor.dropped == 3, f"{Conductor.dropped}")
+        conductor.shutdown()
+
+
+@case("an engine that takes turns tells a conductor how far its answers are ahead of their pace")
+def _():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Conductor) as conductor:
+        threading.Thread(target=conductor.serve_forever, daemon=True).start()
+        url = "http://127.0.0.1:%d" % conductor.server_address[1]
+        for mode, tells in (("coupled", False), ("time-sliced", True)):
+            Conductor.reports.clear()
+            with Serve("--http-listen", "127.0.0.1:0", "--no-store", "--block-tokens", "64",
+                       "--block-bytes", "65536", "--pool", "128", "--mode", mode,
+                       "--conductor", url, command="engine") as server:
+                def reported():
+                    ask(server, prompt(1, 200), 32)  # Some 30 ms a token: a second.
+                    return any(running > 0 for running, _ in Conductor.reports)
+                until(reported, "there was a report meanwhile", 60)
+                told = list(Conductor.reports)
+            expect(all(saved == 0 for running, saved in told if running == 0), f"{told}")
+            expect(all((saved != 0) == tells for running, saved in told if running > 0), f"{told}")
         conductor.shutdown()
 
 

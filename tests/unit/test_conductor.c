@@ -661,6 +661,41 @@ test_conductor__a_log_that_was_changed_is_found_out(void **state)
     stage_close(&other);
 }
 
+/* Who takes turns gets no prompt that its answers are not ahead enough for; who does not say is
+ * taken for one that looks after them itself. */
+static void
+test_conductor__who_says_that_its_answers_are_late_gets_no_prompts(void **state)
+{
+    static const struct {
+        int64_t saved_us;
+        const char *prefill;
+    } rows[] = {{-1, "p1"}, {1, "p1"}, {60000000, "p0"}, {0, "p0"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct yb_wire_conductor_report said = {
+            .incarnation = 1,
+            .sequence = 1,
+            .running = 2,
+            .saved_us = rows[i].saved_us,
+            .name = yb_wire_text_of("p0"),
+        };
+        struct yb_wire_conductor_key keys[8];
+        struct yb_conductor_answer answer;
+        struct stage stage;
+        char why[YB_CONDUCTOR_WHY_BYTES];
+
+        stage_make(&stage, "rolling", YB_SCHED_MODE_TIME_SLICED);
+        keys_of(keys, 8, 1);
+        assert_int_equal(enroll(&stage, "p0", "m", 3, 1), YB_OK);
+        assert_int_equal(enroll(&stage, "p1", "m", 3, 1), YB_OK);
+        assert_int_equal(yb_conductor_report(stage.conductor, &said, stage.now_ns, why), YB_OK);
+        ask_keys(&stage, keys, 8, &answer);
+        assert_true(yb_wire_text_equal(answer.wire.prefill, rows[i].prefill));
+        stage_close(&stage);
+    }
+}
+
 int
 main(void)
 {
@@ -675,6 +710,7 @@ main(void)
         cmocka_unit_test(test_conductor__an_instance_has_what_its_node_has),
         cmocka_unit_test(test_conductor__a_hit_is_as_soon_as_its_node_says),
         cmocka_unit_test(test_conductor__an_instruction_ends_once),
+        cmocka_unit_test(test_conductor__who_says_that_its_answers_are_late_gets_no_prompts),
         cmocka_unit_test(test_conductor__its_log_gives_the_same_answers_with_every_policy),
         cmocka_unit_test(test_conductor__a_log_that_was_changed_is_found_out),
     };

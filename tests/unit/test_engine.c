@@ -80,6 +80,7 @@ rig_init(struct rig *rig, bool stored, const struct yb_engine_options *changes)
         options.load_timeout_ns = changes->load_timeout_ns;
         options.load_rate = changes->load_rate;
         options.late_loads = changes->late_loads;
+        options.tpot_slo_ns = changes->tpot_slo_ns;
         options.cost.prefill_token_ns += changes->cost.prefill_token_ns;
         options.cost.step_base_ns += changes->cost.step_base_ns;
     }
@@ -880,6 +881,51 @@ test_engine__pulls_end_beside_answers(void **state)
     rig_fini(&prefill);
 }
 
+static uint32_t
+answered_of(struct rig *rig, struct yb_engine_request *const requests[2])
+{
+    uint32_t sum;
+
+    yb_lock_acquire(&rig->engine->lock);
+    sum = requests[0]->answered + requests[1]->answered;
+    yb_lock_release(&rig->engine->lock);
+    return sum;
+}
+
+/* The pace is so slow that an answer is ahead by that of all its tokens, but for what the test
+ * takes. Of two, the average counts. */
+static void
+test_engine__who_takes_turns_says_how_far_its_answers_are_ahead(void **state)
+{
+    const double pace_ns = 1e6 * (double)YB_NS_PER_S;
+    const struct yb_engine_options options = {
+        .mode = YB_SCHED_MODE_TIME_SLICED,
+        .tpot_slo_ns = 1000000 * YB_NS_PER_S,
+        .cost = {.step_base_ns = 20000000},
+    };
+    struct yb_engine_request *requests[2];
+    struct yb_engine_info info;
+    uint32_t before, after, looks = 0;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, false, &options);
+    requests[0] = begin(&rig, 4000, 400);
+    requests[1] = begin(&rig, 4001, 400);
+    do {
+        (void)poll(NULL, 0, LOOK_MS);
+        before = answered_of(&rig, requests);
+        yb_engine_info(rig.engine, &info);
+        after = answered_of(&rig, requests);
+        assert_true(++looks < LOOKS_MAX);
+    } while (info.running != 2 || after != before);
+    assert_true(info.saved_ns > (before / 2.0 - 0.25) * pace_ns);
+    assert_true(info.saved_ns < (before / 2.0 + 0.25) * pace_ns);
+    yb_engine_release(&requests[0]);
+    yb_engine_release(&requests[1]);
+    rig_fini(&rig);
+}
+
 int
 main(void)
 {
@@ -900,6 +946,7 @@ main(void)
         cmocka_unit_test(test_engine__what_does_not_fit_is_refused_and_what_does_waits),
         cmocka_unit_test(test_engine__the_last_steps_jobs_are_run),
         cmocka_unit_test(test_engine__pulls_end_beside_answers),
+        cmocka_unit_test(test_engine__who_takes_turns_says_how_far_its_answers_are_ahead),
         cmocka_unit_test(test_engine__each_request_ends_once_whatever_happens),
     };
 

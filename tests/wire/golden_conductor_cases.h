@@ -181,7 +181,7 @@ build_conductor_report_one(struct golden_buffer *out)
 {
     static const struct yb_wire_conductor_seen seen[1] = {{.seen = 5, .in_flight = 3, .conductor = 0}};
     static const struct yb_wire_conductor_cached blocks[1] = {{.key = {{0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f}}, .gone = 0, .tier = 0}};
-    struct yb_wire_conductor_report value = {.incarnation = 1, .sequence = 2, .prefill_left_us = 1000, .prefill_tokens = 100, .context_tokens = 4000, .kv_tokens_used = 5000, .in_backlog = 1, .out_backlog = 2, .load_backlog = 3, .ssd_backlog = 4, .object_backlog = 5, .in_rate = 6, .out_rate = 7, .load_rate = 8, .ssd_rate = 9, .object_rate = 10, .phase_age_us = 0, .queued = 1, .running = 2, .prefilling = 0, .name = {"p0", 2}, .seen = {1, NULL, seen}, .blocks = {1, NULL, blocks}, .tenant = {"", 0}};
+    struct yb_wire_conductor_report value = {.incarnation = 1, .sequence = 2, .prefill_left_us = 1000, .prefill_tokens = 100, .context_tokens = 4000, .kv_tokens_used = 5000, .in_backlog = 1, .out_backlog = 2, .load_backlog = 3, .ssd_backlog = 4, .object_backlog = 5, .in_rate = 6, .out_rate = 7, .load_rate = 8, .ssd_rate = 9, .object_rate = 10, .phase_age_us = 0, .queued = 1, .running = 2, .prefilling = 0, .name = {"p0", 2}, .seen = {1, NULL, seen}, .blocks = {1, NULL, blocks}, .tenant = {"", 0}, .saved_us = -7};
 
     return yb_wire_conductor_report_encode(&value, out->bytes, out->room, &out->length);
 }

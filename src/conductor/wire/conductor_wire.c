@@ -19,7 +19,7 @@ _Static_assert(20 + 4 == YB_WIRE_CONDUCTOR_MOVE_BYTES, "no gap in conductor_move
 _Static_assert(158 + 2 == YB_WIRE_CONDUCTOR_REGISTER_BYTES, "no gap in conductor_register");
 _Static_assert(2 + 6 == YB_WIRE_CONDUCTOR_NAME_BYTES, "no gap in conductor_name");
 _Static_assert(62 + 2 == YB_WIRE_CONDUCTOR_WAYS_BYTES, "no gap in conductor_ways");
-_Static_assert(158 + 10 == YB_WIRE_CONDUCTOR_REPORT_BYTES, "no gap in conductor_report");
+_Static_assert(160 + 8 == YB_WIRE_CONDUCTOR_REPORT_BYTES, "no gap in conductor_report");
 _Static_assert(89 + 7 == YB_WIRE_CONDUCTOR_OPTIONS_BYTES, "no gap in conductor_options");
 _Static_assert(12 + 4 == YB_WIRE_CONDUCTOR_ASKED_BYTES, "no gap in conductor_asked");
 _Static_assert(4 + 4 == YB_WIRE_CONDUCTOR_CHANGES_BYTES, "no gap in conductor_changes");
@@ -1563,7 +1563,7 @@ conductor_report_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
     if (!yb_wire_zero(bytes + 145, 1)) {
         return yb_wire_bad(error, "conductor_report", "reserved", "reserved bytes must be zero", (uint64_t)bytes[145]);
     }
-    if (!yb_wire_zero(bytes + 158, 10)) {
+    if (!yb_wire_zero(bytes + 158, 2)) {
         return yb_wire_bad(error, "conductor_report", "reserved2", "reserved bytes must be zero", (uint64_t)bytes[158]);
     }
     return true;
@@ -1617,6 +1617,7 @@ yb_wire_conductor_report_load(const uint8_t *bytes, struct yb_wire_conductor_rep
     out->seen = (struct yb_wire_conductor_seen_list){yb_wire_get_u32(bytes + 148), NULL, NULL};
     out->blocks = (struct yb_wire_conductor_cached_list){yb_wire_get_u32(bytes + 152), NULL, NULL};
     out->tenant = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 156)};
+    out->saved_us = (int64_t)yb_wire_get_u64(bytes + 160);
 }
 
 static inline void
@@ -1647,7 +1648,8 @@ yb_wire_conductor_report_store(const struct yb_wire_conductor_report *value, uin
     yb_wire_put_u32(bytes + 148, value->seen.count);
     yb_wire_put_u32(bytes + 152, value->blocks.count);
     yb_wire_put_u16(bytes + 156, value->tenant.length);
-    memset(bytes + 158, 0, 10);
+    memset(bytes + 158, 0, 2);
+    yb_wire_put_u64(bytes + 160, (uint64_t)value->saved_us);
 }
 
 static bool

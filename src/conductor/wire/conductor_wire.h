@@ -889,6 +889,7 @@ enum {
     YB_WIRE_CONDUCTOR_REPORT_AT_BLOCKS = 152,
     YB_WIRE_CONDUCTOR_REPORT_AT_TENANT = 156,
     YB_WIRE_CONDUCTOR_REPORT_AT_RESERVED2 = 158,
+    YB_WIRE_CONDUCTOR_REPORT_AT_SAVED_US = 160,
 };
 
 struct yb_wire_conductor_report {
@@ -917,6 +918,9 @@ struct yb_wire_conductor_report {
     /* What changed in its own cache since the last report. */
     struct yb_wire_conductor_cached_list blocks;
     struct yb_wire_text tenant; /* Whose blocks these are; empty: `default`. */
+    /* Time-sliced: how far its answers are ahead of their pace, on the average. Below 0: behind
+     * it; 0: not known. */
+    int64_t saved_us;
 };
 
 /* Return the bytes that *value takes once encoded; its checks are left to the encoder. */
