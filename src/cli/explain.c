@@ -312,6 +312,11 @@ print_absent(FILE *out, const struct yb_cli_block *block)
 static void
 print_on_its_way(FILE *out, const struct yb_cli_block *block)
 {
+    if (block->known.hidden == 0 && block->known.eta_us == 0) {
+        fprintf(out, "on its way, and late: whoever said that it would be written is slow, or has "
+                     "gone without a word, which is forgotten after two minutes\n");
+        return;
+    }
     if (block->known.hidden == 0) {
         fprintf(out, "on its way: somebody is writing it, it may be there in %.1f ms\n",
                 (double)block->known.eta_us / 1e3);

@@ -26,10 +26,13 @@ _Static_assert(YB_WIRE_LOOKUP_ANSWERS_BYTES_MAX <= YB_DIRECTORY_BODY_BYTES &&
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
-/* Say why the block is not there, as far as that can change soon. */
+typedef bool find_write(const struct yb_writes *writes, const struct yb_writes_name *name,
+                        uint64_t now_ns, struct yb_writes_found *found_out);
+
+/* Say why the block is not there, as far as that can change: by a write that `find` finds. */
 static void
 explain_absence(struct yb_directory *directory, uint32_t tenant, struct yb_id hash,
-                struct yb_wire_lookup_answer *out)
+                find_write *find, struct yb_wire_lookup_answer *out)
 {
     struct yb_writes_name name = {.hash = hash, .tenant = (uint16_t)tenant};
     uint64_t now_ns = yb_directory_now(directory);
@@ -37,8 +40,7 @@ explain_absence(struct yb_directory *directory, uint32_t tenant, struct yb_id ha
 
     if (directory->rebuilding) {
         out->presence = YB_WIRE_PRESENCE_REBUILDING;
-    } else if (tenant != YB_TENANTS_NONE &&
-               yb_writes_other(directory->writes, &name, now_ns, &found)) {
+    } else if (tenant != YB_TENANTS_NONE && find(directory->writes, &name, now_ns, &found)) {
         uint64_t eta_us = found.eta_ns > now_ns ? (found.eta_ns - now_ns) / YB_NS_PER_US : 0;
 
         out->presence = YB_WIRE_PRESENCE_IN_PROGRESS;
@@ -133,7 +135,7 @@ look_up(struct yb_directory *directory, struct look *look, const struct yb_id *h
         fill_answer(found, &answer);
         hits += found->grant != 0 ? 1 : 0;
         if (found->grant == 0 && absences) {
-            explain_absence(directory, query->tenant, hashes[i], &answer);
+            explain_absence(directory, query->tenant, hashes[i], yb_writes_other, &answer);
         }
         if (query->hold_ms > 0 && found->grant != 0) {
             if (first.hold_ms == 0) {
@@ -316,7 +318,7 @@ yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *r
     yb_index_lookup(directory->index, &query, &body.hash, 1, &found);
     fill_answer(&found, &answer);
     if (found.grant == 0) {
-        explain_absence(directory, query.tenant, body.hash, &answer);
+        explain_absence(directory, query.tenant, body.hash, yb_writes_announced, &answer);
     } else if (yb_directory_hides(directory, query.tenant, body.hash, found.grant)) {
         answer.presence = YB_WIRE_PRESENCE_IN_PROGRESS;
         out.hidden = 1;

@@ -287,21 +287,36 @@ yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name *name
     return true;
 }
 
-bool
-yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
-                struct yb_writes_found *found_out)
+/* Find an OPEN write with another id whose writer others wait for until `patient_ns`, or longer. */
+static bool
+find_open(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+          uint64_t patient_ns, struct yb_writes_found *found_out)
 {
     for (uint32_t index = *head_of(writes, name->hash); index != NONE;
          index = writes->entries[index].next) {
         const struct entry *entry = &writes->entries[index];
 
-        if (entry->state == OPEN && entry->at_ns > now_ns && entry->expires_ns > now_ns &&
+        if (entry->state == OPEN && entry->at_ns >= patient_ns && entry->expires_ns > now_ns &&
             same_key(entry, name) && (name->write == 0 || entry->write != name->write)) {
             *found_out = found(entry);
             return true;
         }
     }
     return false;
+}
+
+bool
+yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name, uint64_t now_ns,
+                struct yb_writes_found *found_out)
+{
+    return find_open(writes, name, now_ns, now_ns + 1, found_out);
+}
+
+bool
+yb_writes_announced(const struct yb_writes *writes, const struct yb_writes_name *name,
+                    uint64_t now_ns, struct yb_writes_found *found_out)
+{
+    return find_open(writes, name, now_ns, 0, found_out);
 }
 
 bool

@@ -72,6 +72,10 @@ bool yb_writes_find(const struct yb_writes *writes, const struct yb_writes_name 
 bool yb_writes_other(const struct yb_writes *writes, const struct yb_writes_name *name,
                      uint64_t now_ns, struct yb_writes_found *found_out);
 
+/* Find an OPEN write of the key, also one that nobody waits for any more. */
+bool yb_writes_announced(const struct yb_writes *writes, const struct yb_writes_name *name,
+                         uint64_t now_ns, struct yb_writes_found *found_out);
+
 /* Find the write of the key that was granted last, whatever its id. */
 bool yb_writes_last(const struct yb_writes *writes, const struct yb_writes_name *name,
                     uint64_t now_ns, struct yb_writes_found *found_out);

@@ -56,6 +56,8 @@ test_writes__the_first_writer_is_seen_by_others_and_not_by_itself(void **state)
     assert_int_equal(found.eta_ns, 500);
     assert_true(yb_writes_other(writes, &any, 200, &found));
     assert_false(yb_writes_other(writes, &second, 1000, &found)); /* W3 */
+    assert_true(yb_writes_announced(writes, &any, 999, &found));
+    assert_false(yb_writes_announced(writes, &any, 1000, &found));
     yb_writes_granted(writes, &first, 77, 300, 2000);
     assert_false(yb_writes_other(writes, &second, 400, &found));
     assert_true(yb_writes_find(writes, &first, 400, &found));
