@@ -47,6 +47,7 @@ const struct yb_cli_option yb_cli_engine_options[] = {
     {"rack", "N", "where it stands"},
     {"no-store", NULL, "keep KV in its own memory alone"},
     {"one-class", NULL, "stores in the class of loads: to show what classes bring"},
+    {"report-ms", "N", "how often conductors are told what it does, 10 .. 60000 (100)"},
     {"late-loads", NULL, "nothing is loaded ahead: to show what that brings"},
     {"load-rate", "BYTES", "hold loads back to so many bytes per second: a slow link to the store"},
     {NULL, NULL, NULL},
@@ -166,7 +167,7 @@ read_options(struct stand *stand)
     struct yb_engine_options *options = &stand->options;
     const char *scale = option_or(cli, "time-scale", "1");
     uint64_t gpus = 8, tokens = 512, bytes = 0, parts = 4, pool = 256, chunk = 2048;
-    uint64_t running = 256, rack = 0, load_rate = 0, device = 0;
+    uint64_t running = 256, rack = 0, load_rate = 0, device = 0, report_ms = 100;
     int mode = choose(cli, "mode", "coupled|disaggregated|time-sliced");
     int roles = choose(cli, "roles", "both|prefill|decode");
     char *end;
@@ -180,6 +181,7 @@ read_options(struct stand *stand)
         !yb_cli_option_number(cli, "chunk-tokens", 1, 1u << 20, &chunk) ||
         !yb_cli_option_number(cli, "running", 1, 4096, &running) ||
         !yb_cli_option_number(cli, "load-rate", 1, 1ull << 40, &load_rate) ||
+        !yb_cli_option_number(cli, "report-ms", 10, 60000, &report_ms) ||
         !yb_cli_option_number(cli, "rack", 0, 1023, &rack)) {
         return YB_CLI_EXIT_REFUSED;
     }
@@ -211,10 +213,24 @@ read_options(struct stand *stand)
     options->node = yb_cli_option(cli, "node");
     stand->pool_blocks = (uint32_t)pool;
     stand->report.rack = (uint32_t)rack;
+    stand->report.report_ns = report_ms * YB_NS_PER_MS;
     return 0;
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
+
+/* Who decided knows; the others hear of it. */
+static void
+on_taken(void *context, const struct yb_engine_decided *decided)
+{
+    const struct stand *stand = context;
+
+    for (uint32_t i = 0; i < stand->reporter_count; i++) {
+        if (decided->decision == 0 || i != decided->conductor) {
+            yb_engine_reporter_taken(stand->reporters[i]);
+        }
+    }
+}
 
 static void
 on_ended(void *context, const struct yb_engine_decided *decided,
@@ -340,6 +356,7 @@ start_service(struct stand *stand)
         .stats = stand->options.stats,
         .spans = {yb_transfer_spans(stand->transfer)},
         .connections_max = CONNECTIONS_MAX,
+        .taken = on_taken,
         .ended = on_ended,
         .context = stand,
     };

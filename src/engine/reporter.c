@@ -14,7 +14,8 @@
 
 #define REPORTER_MAGIC 0x65727074u
 #define REPORT_NS      (100 * YB_NS_PER_MS)
-#define AGAIN_NS       YB_NS_PER_S /* After a failure. */
+#define LEAST_NS       (10 * YB_NS_PER_MS) /* Between two reports. */
+#define AGAIN_NS       YB_NS_PER_S         /* After a failure. */
 #define CONNECT_NS     YB_NS_PER_S
 #define CALL_NS        (5 * YB_NS_PER_S)
 #define CHANGES_A_TIME 4096u
@@ -67,6 +68,7 @@ struct yb_engine_reporter {
     struct done *dones; /* Another one, of YB_ENGINE_DONE_MAX. */
     uint32_t done_first;
     uint32_t done_count;
+    bool taken; /* Something came since the last report that this conductor does not know of. */
     struct yb_engine_reporter_info info;
 };
 
@@ -94,6 +96,16 @@ static uint64_t
 span_us(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (to_ns - from_ns) / YB_NS_PER_US : 0;
+}
+
+void
+yb_engine_reporter_taken(struct yb_engine_reporter *reporter)
+{
+    YB_ASSERT_OBJ(reporter, REPORTER_MAGIC);
+    yb_lock_acquire(&reporter->lock);
+    reporter->taken = true;
+    (void)pthread_cond_signal(&reporter->more);
+    yb_lock_release(&reporter->lock);
 }
 
 void
@@ -357,6 +369,27 @@ tell_done(struct yb_engine_reporter *reporter)
     }
 }
 
+/* Wait until there is something to tell, for `pause_ns` at the most. */
+static void
+rest(struct yb_engine_reporter *reporter, uint64_t pause_ns)
+{
+    uint64_t begun_ns = yb_clock_now(reporter->clock);
+    uint64_t rested_ns = 0;
+
+    yb_lock_acquire(&reporter->lock);
+    while (!reporter->stops && (reporter->done_count == 0 || !reporter->known)) {
+        uint64_t least_ns = reporter->taken && reporter->known ? LEAST_NS : pause_ns;
+        uint64_t until_ns = least_ns < pause_ns ? least_ns : pause_ns;
+
+        if (rested_ns >= until_ns) {
+            break;
+        }
+        (void)yb_lock_wait(&reporter->lock, &reporter->more, until_ns - rested_ns);
+        rested_ns = yb_clock_now(reporter->clock) - begun_ns;
+    }
+    yb_lock_release(&reporter->lock);
+}
+
 static void *
 run_reporter(void *context)
 {
@@ -364,12 +397,13 @@ run_reporter(void *context)
 
     yb_cpus_as_process();
     for (;;) {
-        uint64_t pause_ns = REPORT_NS;
+        uint64_t pause_ns = reporter->options.report_ns;
         bool over, again;
 
         yb_lock_acquire(&reporter->lock);
         over = reporter->stops;
         again = reporter->overflown;
+        reporter->taken = false;
         yb_lock_release(&reporter->lock);
         if (over) {
             break;
@@ -380,11 +414,7 @@ run_reporter(void *context)
         } else {
             pause_ns = AGAIN_NS;
         }
-        yb_lock_acquire(&reporter->lock);
-        if (!reporter->stops && (reporter->done_count == 0 || !reporter->known)) {
-            (void)yb_lock_wait(&reporter->lock, &reporter->more, pause_ns);
-        }
-        yb_lock_release(&reporter->lock);
+        rest(reporter, pause_ns);
     }
     if (reporter->known) {
         tell_done(reporter);
@@ -417,6 +447,9 @@ yb_engine_reporter_create(const struct yb_engine_reporter_options *options,
     }
     reporter->magic = REPORTER_MAGIC;
     reporter->options = *options;
+    if (options->report_ns == 0) {
+        reporter->options.report_ns = REPORT_NS;
+    }
     reporter->clock = yb_clock_system();
     /* Lives must not be mistaken for each other, also when the engine's process is a new one. */
     reporter->incarnation = yb_clock_wall(reporter->clock) / YB_NS_PER_US;

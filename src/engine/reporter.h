@@ -2,10 +2,13 @@
  *
  * reporter.h -- an engine tells a conductor what it is, what it does and what it has.
  *
- *     register --> report, every REPORT_NS --> unregister
+ *     register --> report, every `report_ns` --> unregister
  *        ^            |
  *        +------------+ the conductor does not know the engine (it was restarted, or missed
  *                       reports), or changes were lost: everything is told again
+ *
+ * Of what others sent it here a conductor hears at once, at most a hundred times a second: until it
+ * does it takes the engine for free.
  *
  * A conductor that does not answer costs the engine nothing: requests that know where to go are
  * served as before.
@@ -42,7 +45,8 @@ struct yb_engine_reporter_options {
     uint64_t object_rate;
     uint32_t group;
     uint32_t rack;
-    uint32_t parts; /* Values in the store that a block has. */
+    uint32_t parts;     /* Values in the store that a block has. */
+    uint64_t report_ns; /* 0: 100 ms. */
 };
 
 /* Start telling. The engine is named later, by attach: it is made with a listener that tells this
@@ -65,6 +69,9 @@ void yb_engine_reporter_destroy(struct yb_engine_reporter **reporter);
 
 /* Of struct yb_engine_listener, with the reporter as owner. */
 void yb_engine_reporter_block(void *reporter, const uint8_t key[YB_KV_KEY_BYTES], bool there);
+
+/* A request came of which the conductor does not know: the next report does not wait for its time. */
+void yb_engine_reporter_taken(struct yb_engine_reporter *reporter);
 
 /* A request of a decision has ended, or (`first`) has its first token. */
 void yb_engine_reporter_done(struct yb_engine_reporter *reporter, uint64_t decision,

@@ -53,6 +53,9 @@ struct yb_engine_service_options {
     bool secret;                 /* As of struct yb_http_source. */
     bool (*allowed)(void *context, const char *token, size_t length);
     void *context;
+    /* A request was taken; `decision` 0: no conductor sent it. On a thread of the port. May be
+     * NULL. */
+    void (*taken)(void *context, const struct yb_engine_decided *decided);
     /* A request of a conductor's decision has ended, or (`first`) has its first token; how its
      * moves ended that are judged now. On a thread of the port. May be NULL. */
     void (*ended)(void *context, const struct yb_engine_decided *decided,

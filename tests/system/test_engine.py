@@ -389,6 +389,48 @@ def _():
         conductor.shutdown()
 
 
+class Listener(http.server.BaseHTTPRequestHandler):
+    """Hears whatever it is told; its server keeps that."""
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.heard.append((self.path, said))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+@case("a request that one conductor sent is told to the others at once")
+def _():
+    def listen():
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+        server.heard = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    def reports(server):
+        return [said["queued"] + said["running"] for path, said in server.heard
+                if path == "/v1/report"]
+    with listen() as first, listen() as second:
+        urls = ",".join(f"http://127.0.0.1:{one.server_address[1]}" for one in (first, second))
+        with Serve("--http-listen", "127.0.0.1:0", "--no-store", "--block-tokens", "64",
+                   "--block-bytes", "65536", "--pool", "128", "--conductor", urls,
+                   "--report-ms", "60000", command="engine") as server:
+            until(lambda: reports(first) and reports(second), "both have heard of it")
+            asking = threading.Thread(
+                target=ask, args=(server, prompt(1, 200), 64), kwargs={"decision": 5})
+            asking.start()
+            until(lambda: any(reports(second)), "the second has heard of the request", 30)
+            asking.join()
+        first.shutdown()
+        second.shutdown()
+
+
 @case("an engine that takes turns tells a conductor how far its answers are ahead of their pace")
 def _():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Conductor) as conductor:
