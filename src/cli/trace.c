@@ -22,7 +22,7 @@ const struct yb_cli_option yb_cli_trace_options[] = {
     {"follow", NULL, "record: go on with what comes, until the log is taken away"},
     {"perfetto", "FILE", "write the spans of what is shown there, for ui.perfetto.dev"},
     {"like", "KIND", "gen: conversation, toolagent or synthetic (conversation)"},
-    {"requests", "N", "gen: how many (12031)"},
+    {"requests", "N", "gen: how many (as many as the published one of that kind)"},
     YB_CLI_TRACE_OPTIONS,
     {NULL, NULL, NULL},
 };
@@ -31,7 +31,7 @@ static int
 generate(struct yb_cli *cli, struct yb_trace **trace_out)
 {
     const char *kind = yb_cli_option(cli, "like");
-    uint64_t count = 12031;
+    uint64_t count = 0;
     uint64_t seed = 1;
     enum yb_status status;
 

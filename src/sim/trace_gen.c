@@ -43,7 +43,8 @@ struct family {
 
 struct kind {
     const char *name;
-    double sessions; /* Begun per second. */
+    uint32_t requests; /* Of the published one, in an hour. */
+    double sessions;   /* Begun per second. */
     struct family families[FAMILIES];
 };
 
@@ -57,8 +58,9 @@ struct kind {
     }
 
 static const struct kind kinds[] = {
-    {.name = "conversation", .sessions = 2.20, .families = {TALK(1.0)}},
+    {.name = "conversation", .requests = 12031, .sessions = 2.20, .families = {TALK(1.0)}},
     {.name = "toolagent",
+     .requests = 23608,
      .sessions = 5.46,
      .families = {TALK(0.364),
                   {.share = 0.46,
@@ -72,6 +74,7 @@ static const struct kind kinds[] = {
                    .output = {5, 12, 16, 20, 24, 32, 40, 80, 200},
                    .gap_s = 100.0}}},
     {.name = "synthetic",
+     .requests = 3993,
      .sessions = 2.49,
      .families = {{.share = 0.66,
                    .input = {16, 24, 60, 210, 480, 900, 1500, 3000, 5000},
@@ -262,9 +265,10 @@ yb_trace_gen(const char *name, uint32_t request_count, uint64_t seed, struct yb_
     for (uint32_t i = 0; i < KINDS; i++) {
         generator.kind = strcmp(kinds[i].name, name) == 0 ? &kinds[i] : generator.kind;
     }
-    if (generator.kind == NULL || request_count == 0 || request_count > YB_TRACE_GEN_REQUESTS_MAX) {
+    if (generator.kind == NULL || request_count > YB_TRACE_GEN_REQUESTS_MAX) {
         return YB_INVALID;
     }
+    request_count = request_count != 0 ? request_count : generator.kind->requests;
     while (status == YB_OK && sessions < request_count) { /* Each has a turn: that is enough. */
         status = add_session(&generator, at_s, sessions++);
         at_s += yb_sim_random_exponential(&generator.random, 1.0 / generator.kind->sessions);

@@ -24,7 +24,8 @@
 /* Return the name of the kind at `index`, NULL past the end. */
 const char *yb_trace_gen_kind(uint32_t index);
 
-/* Generate a trace of `request_count` requests, 1 to YB_TRACE_GEN_REQUESTS_MAX.
+/* Generate a trace of `request_count` requests, at most YB_TRACE_GEN_REQUESTS_MAX; 0: as many as
+ * the published one of that kind has. What a request is like depends on how many were before it.
  *
  * On OK, *trace_out is owned by the caller, who passes it to yb_trace_destroy(). Fails with INVALID
  * (no such kind, or another count), TOO_LARGE or NO_MEMORY. */
