@@ -70,7 +70,7 @@ void yb_engine_reporter_destroy(struct yb_engine_reporter **reporter);
 /* Of struct yb_engine_listener, with the reporter as owner. */
 void yb_engine_reporter_block(void *reporter, const uint8_t key[YB_KV_KEY_BYTES], bool there);
 
-/* A request came of which the conductor does not know: the next report does not wait for its time. */
+/* A request came of which the conductor does not know: the next report does not wait. */
 void yb_engine_reporter_taken(struct yb_engine_reporter *reporter);
 
 /* A request of a decision has ended, or (`first`) has its first token. */

@@ -297,7 +297,8 @@ test_trace__a_seed_gives_the_same_trace_and_writing_keeps_it(void **state)
     yb_trace_destroy(&second);
     free(text);
     assert_int_equal(yb_trace_gen("nothing", 300, 5, &first), YB_INVALID);
-    assert_int_equal(yb_trace_gen("synthetic", 0, 5, &first), YB_INVALID);
+    assert_int_equal(yb_trace_gen("synthetic", YB_TRACE_GEN_REQUESTS_MAX + 1, 5, &first),
+                     YB_INVALID);
 }
 
 int
