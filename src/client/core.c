@@ -350,6 +350,22 @@ work_join(struct yb_core_work *work)
     }
 }
 
+void
+yb_core_end_unfinished(struct yb_core_work *work, uint32_t index, enum yb_status status)
+{
+    const struct yb_core_item *item = &work->items[index];
+    enum yb_status last = (enum yb_status)item->last;
+    /* A node that does not have it says nothing of where it went. */
+    bool says = last != YB_OK && last != YB_NOT_READY && last != YB_STALE && last != YB_NOT_FOUND;
+
+    if (item->doubted) {
+        status = YB_IN_DOUBT;
+    } else if (status == YB_TIMED_OUT && says) {
+        status = last;
+    }
+    yb_core_end(work, index, status);
+}
+
 /* End what waits in a list. */
 static void
 end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status status)
@@ -357,18 +373,7 @@ end_list(struct yb_core_work *work, struct yb_core_list *list, enum yb_status st
     uint32_t index;
 
     while ((index = yb_core_pop(work, list)) != YB_CORE_NONE) {
-        struct yb_core_item *item = &work->items[index];
-        enum yb_status last = (enum yb_status)item->last;
-
-        if (item->doubted) {
-            yb_core_end(work, index, YB_IN_DOUBT);
-        } else {
-            /* A node that does not have it says nothing of where it went. */
-            bool says =
-                last != YB_OK && last != YB_NOT_READY && last != YB_STALE && last != YB_NOT_FOUND;
-
-            yb_core_end(work, index, status == YB_TIMED_OUT && says ? last : status);
-        }
+        yb_core_end_unfinished(work, index, status);
     }
 }
 

@@ -101,10 +101,7 @@ take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_inte
     enum yb_status status = (enum yb_status)answer->status;
 
     if (work->over) {
-        yb_core_end(work, index,
-                    item->doubted     ? YB_IN_DOUBT
-                    : work->cancelled ? YB_CANCELLED
-                                      : YB_TIMED_OUT);
+        yb_core_end_unfinished(work, index, work->cancelled ? YB_CANCELLED : YB_TIMED_OUT);
         return;
     }
     switch (status) {
@@ -119,8 +116,8 @@ take_intent(struct yb_core_work *work, uint32_t index, const struct yb_wire_inte
         work->batch->items[index].grant = answer->grant;
         yb_core_end(work, index, YB_EXISTS);
         break;
+    case YB_AGAIN: yb_core_rest(work, index); break; /* Nothing new was heard. */
     case YB_IN_PROGRESS:
-    case YB_AGAIN:
     case YB_REBUILDING:
         item->last = status; /* Wait for the other writer, inside the deadline. */
         yb_core_rest(work, index);

@@ -175,6 +175,32 @@ test_store__one_cut_with_many_calls_under_way_is_one_failure(void **state)
     store_world_destroy(&world);
 }
 
+/* Whatever is on its way when time is up. */
+static void
+test_store__where_no_node_is_a_put_says_so(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct yb_sim_link link = yb_sim_link_default();
+    struct store_op *ops[60];
+
+    (void)state;
+    store_crash(store_node(world, 0), YB_SIM_DEATH_SILENT);
+    store_run_ms(world, 5000);
+    link.delay_ns = 5 * YB_NS_PER_MS;
+    yb_sim_set_link(world->sim, store_client(world, 0)->host, store_directory(world)->host, &link);
+    for (uint32_t key = 0; key < 60; key++) {
+        ops[key] = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 200 + key);
+        store_value(ops[key], 0, key, 100);
+        store_submit(ops[key]);
+    }
+    store_run_ms(world, 1000);
+    for (uint32_t key = 0; key < 60; key++) {
+        assert_int_equal(ops[key]->done, 1);
+        assert_int_equal(ops[key]->items[0].status, YB_UNREACHABLE);
+    }
+    store_world_destroy(&world);
+}
+
 static void
 test_store__a_dead_node_takes_only_its_own_blocks(void **state)
 {
@@ -306,6 +332,7 @@ main(void)
         cmocka_unit_test(test_store__has_forgotten_each_key_when_all_is_removed_without_force),
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_node_that_is_not_reached_is_not_said_to_be_full),
+        cmocka_unit_test(test_store__where_no_node_is_a_put_says_so),
         cmocka_unit_test(test_store__a_node_behind_a_slow_link_is_tried_as_long_as_that_takes),
         cmocka_unit_test(test_store__one_cut_with_many_calls_under_way_is_one_failure),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
