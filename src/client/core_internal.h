@@ -327,8 +327,8 @@ void yb_core_take_out(struct yb_core_work *work, struct yb_core_list *list, uint
 
 /* An item has its outcome. */
 void yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status);
-/* It is over before it had one, as `status` says. Of what ran out of time, what it waited for last is
- * told. */
+/* It is over before it had one, as `status` says. Of what ran out of time, what it waited for last
+ * is told. */
 void yb_core_end_unfinished(struct yb_core_work *work, uint32_t index, enum yb_status status);
 
 /* Try an item again a little later, from WANT_LOOKUP or WANT_INTENT. */
