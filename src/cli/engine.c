@@ -167,7 +167,7 @@ read_options(struct stand *stand)
     struct yb_engine_options *options = &stand->options;
     const char *scale = option_or(cli, "time-scale", "1");
     uint64_t gpus = 8, tokens = 512, bytes = 0, parts = 4, pool = 256, chunk = 2048;
-    uint64_t running = 256, rack = 0, load_rate = 0, device = 0, report_ms = 100;
+    uint64_t running = 256, rack = 0, load_rate = 0, device = 0, report_ms = 0;
     int mode = choose(cli, "mode", "coupled|disaggregated|time-sliced");
     int roles = choose(cli, "roles", "both|prefill|decode");
     char *end;

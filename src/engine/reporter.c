@@ -378,8 +378,7 @@ rest(struct yb_engine_reporter *reporter, uint64_t pause_ns)
 
     yb_lock_acquire(&reporter->lock);
     while (!reporter->stops && (reporter->done_count == 0 || !reporter->known)) {
-        uint64_t least_ns = reporter->taken && reporter->known ? LEAST_NS : pause_ns;
-        uint64_t until_ns = least_ns < pause_ns ? least_ns : pause_ns;
+        uint64_t until_ns = reporter->taken && reporter->known ? LEAST_NS : pause_ns;
 
         if (rested_ns >= until_ns) {
             break;

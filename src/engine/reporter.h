@@ -46,7 +46,7 @@ struct yb_engine_reporter_options {
     uint32_t group;
     uint32_t rack;
     uint32_t parts;     /* Values in the store that a block has. */
-    uint64_t report_ns; /* 0: 100 ms. */
+    uint64_t report_ns; /* At least 10 ms; 0: 100 ms. */
 };
 
 /* Start telling. The engine is named later, by attach: it is made with a listener that tells this

@@ -578,10 +578,7 @@ complete(struct yb_engine_service *service, const struct yb_http_asked *asked,
     completion->deadline_ns =
         yb_deadline_after(now_of(completion), service->options.request_timeout_ns);
     if (service->options.taken != NULL) {
-        const struct yb_engine_decided decided = {
-            .conductor = (uint32_t)completion->conductor,
-            .decision = completion->decision,
-        };
+        const struct yb_engine_decided decided = decided_by(completion);
 
         service->options.taken(service->options.context, &decided);
     }

@@ -34,27 +34,23 @@ walk_now(const struct walk *walk)
 
 /* Understand a question; on OK the walk's match must be ended. */
 static enum yb_status
-walk_init(struct walk *walk, struct yb_node *node, const struct yb_request *request,
-          const struct yb_wire_list_question *question)
-{
-    *walk = (struct walk){.node = node, .tenant = yb_node_tenant_of(node, request)};
-    return walk->tenant != UINT32_MAX
-               ? yb_match_init(&walk->match, question->kind, question->pattern.bytes,
-                               question->pattern.length)
-               : YB_TOO_LARGE;
-}
-
-static enum yb_status
 walk_decode(struct walk *walk, struct yb_node *node, const struct yb_request *request,
             struct yb_wire_list_question *question)
 {
     enum yb_status status =
         yb_wire_list_question_decode(request->body, request->body_bytes, question, NULL);
 
-    if (status == YB_OK && !yb_node_serving(node)) {
-        status = YB_FENCED;
+    if (status != YB_OK) {
+        return status;
     }
-    return status == YB_OK ? walk_init(walk, node, request, question) : status;
+    if (!yb_node_serving(node)) {
+        return YB_FENCED;
+    }
+    *walk = (struct walk){.node = node, .tenant = yb_node_tenant_of(node, request)};
+    return walk->tenant != UINT32_MAX
+               ? yb_match_init(&walk->match, question->kind, question->pattern.bytes,
+                               question->pattern.length)
+               : YB_TOO_LARGE;
 }
 
 static void
@@ -202,29 +198,26 @@ yb_node_list_reply(struct yb_node *node, struct yb_request *request,
     uint32_t count = listing->items.count;
     uint8_t *keys = node->keys;
     size_t from = 0, to = 0, length = 0;
-    struct walk walk;
-    enum yb_status status = walk_init(&walk, node, request, question);
+    struct yb_match match;
+    enum yb_status status =
+        yb_match_init(&match, question->kind, question->pattern.bytes, question->pattern.length);
 
     if (status != YB_OK) {
         return status;
     }
     listing->items.count = 0;
-    for (uint32_t i = 0; i < count && walk.status == YB_OK; i++) {
-        const enum yb_status one =
-            yb_match_try(&walk.match, listing->keys.bytes + from, items[i].key_bytes);
-
-        if (one == YB_OK) { /* Keep it, in place. */
+    for (uint32_t i = 0; i < count && (status == YB_OK || status == YB_NOT_FOUND); i++) {
+        status = yb_match_try(&match, listing->keys.bytes + from, items[i].key_bytes);
+        if (status == YB_OK) { /* Keep it, in place. */
             memmove(keys + to, listing->keys.bytes + from, items[i].key_bytes);
             items[listing->items.count++] = items[i];
             to += items[i].key_bytes;
-        } else if (one != YB_NOT_FOUND) {
-            walk.status = one;
         }
         from += items[i].key_bytes;
     }
-    yb_match_fini(&walk.match);
-    if (walk.status != YB_OK) {
-        return walk.status;
+    yb_match_fini(&match);
+    if (status != YB_OK && status != YB_NOT_FOUND) {
+        return status;
     }
     listing->keys = (struct yb_wire_blob){.bytes = keys, .length = (uint32_t)to};
     if (yb_wire_listing_encode(listing, node->scratch, YB_NODE_SCRATCH_BYTES, &length) != YB_OK) {

@@ -350,51 +350,17 @@ def _():
         until(lambda: about(0)["requests"] == 0, "nor has the other one been forgotten")
 
 
-class Conductor(http.server.BaseHTTPRequestHandler):
-    """Hears whatever it is told, but the first words of what is done it drops with their link."""
-    protocol_version = "HTTP/1.1"
-    dropped = 0
-    heard = []
-    reports = []
-
-    def do_POST(self):
-        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/v1/done":
-            if Conductor.dropped < 3:  # A client's second try on a new link is dropped, too.
-                Conductor.dropped += 1
-                self.close_connection = True
-                return
-            Conductor.heard.append((said["decision"], said["stage"]))
-        if self.path == "/v1/report":
-            Conductor.reports.append((said["running"], said["saved_us"]))
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, *_):
-        pass
-
-
-@case("a conductor that was not heard to answer is told again that a request has ended")
-def _():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Conductor) as conductor:
-        threading.Thread(target=conductor.serve_forever, daemon=True).start()
-        url = "http://127.0.0.1:%d" % conductor.server_address[1]
-        with engine(None, "--name", "e0", "--conductor", url) as server:
-            ask(server, prompt(1, 200), decision=5)
-            until(lambda: {(5, "first_token"), (5, "ended")} <= set(Conductor.heard),
-                  "both words have come", 60)
-            expect(Conductor.dropped == 3, f"{Conductor.dropped}")
-        conductor.shutdown()
-
-
 class Listener(http.server.BaseHTTPRequestHandler):
-    """Hears whatever it is told; its server keeps that."""
+    """Hears whatever a conductor is told; its server keeps that, and drops the first words of what
+    is done, as many as it is told, with their links."""
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/done" and self.server.drops > 0:
+            self.server.drops -= 1
+            self.close_connection = True
+            return
         self.server.heard.append((self.path, said))
         self.send_response(200)
         self.send_header("Content-Length", "2")
@@ -405,50 +371,65 @@ class Listener(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@contextlib.contextmanager
+def listening(drops=0):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        server.heard, server.drops = [], drops
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def heard(conductor, path):
+    return [said for to, said in list(conductor.heard) if to == path]
+
+
+def slow_engine(*words):
+    """Some 30 ms a token."""
+    return Serve("--http-listen", "127.0.0.1:0", "--no-store", "--block-tokens", "64",
+                 "--block-bytes", "65536", "--pool", "128", *words, command="engine")
+
+
+@case("a conductor that was not heard to answer is told again that a request has ended")
+def _():
+    with listening(drops=3) as conductor:  # A client's second try on a new link is dropped, too.
+        with engine(None, "--name", "e0", "--conductor", conductor.url) as server:
+            ask(server, prompt(1, 200), decision=5)
+            until(lambda: {(5, "first_token"), (5, "ended")}
+                  <= {(said["decision"], said["stage"]) for said in heard(conductor, "/v1/done")},
+                  "both words have come", 60)
+            expect(conductor.drops == 0, f"{conductor.drops}")
+
+
 @case("a request that one conductor sent is told to the others at once")
 def _():
-    def listen():
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
-        server.heard = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-    def reports(server):
-        return [said["queued"] + said["running"] for path, said in server.heard
-                if path == "/v1/report"]
-    with listen() as first, listen() as second:
-        urls = ",".join(f"http://127.0.0.1:{one.server_address[1]}" for one in (first, second))
-        with Serve("--http-listen", "127.0.0.1:0", "--no-store", "--block-tokens", "64",
-                   "--block-bytes", "65536", "--pool", "128", "--conductor", urls,
-                   "--report-ms", "60000", command="engine") as server:
-            until(lambda: reports(first) and reports(second), "both have heard of it")
-            asking = threading.Thread(
-                target=ask, args=(server, prompt(1, 200), 64), kwargs={"decision": 5})
-            asking.start()
-            until(lambda: any(reports(second)), "the second has heard of the request", 30)
-            asking.join()
-        first.shutdown()
-        second.shutdown()
+    def reports(conductor):
+        return [said["queued"] + said["running"] for said in heard(conductor, "/v1/report")]
+    with listening() as first, listening() as second, \
+            slow_engine("--conductor", f"{first.url},{second.url}",
+                        "--report-ms", "60000") as server:
+        until(lambda: reports(first) and reports(second), "both have heard of it")
+        asking = threading.Thread(
+            target=ask, args=(server, prompt(1, 200), 64), kwargs={"decision": 5})
+        asking.start()
+        until(lambda: any(reports(second)), "the second has heard of the request", 30)
+        asking.join()
 
 
 @case("an engine that takes turns tells a conductor how far its answers are ahead of their pace")
 def _():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Conductor) as conductor:
-        threading.Thread(target=conductor.serve_forever, daemon=True).start()
-        url = "http://127.0.0.1:%d" % conductor.server_address[1]
-        for mode, tells in (("coupled", False), ("time-sliced", True)):
-            Conductor.reports.clear()
-            with Serve("--http-listen", "127.0.0.1:0", "--no-store", "--block-tokens", "64",
-                       "--block-bytes", "65536", "--pool", "128", "--mode", mode,
-                       "--conductor", url, command="engine") as server:
-                def reported():
-                    ask(server, prompt(1, 200), 32)  # Some 30 ms a token: a second.
-                    return any(running > 0 for running, _ in Conductor.reports)
-                until(reported, "there was a report meanwhile", 60)
-                told = list(Conductor.reports)
-            expect(all(saved == 0 for running, saved in told if running == 0), f"{told}")
-            expect(all((saved != 0) == tells for running, saved in told if running > 0), f"{told}")
-        conductor.shutdown()
+    for mode, tells in (("coupled", False), ("time-sliced", True)):
+        with listening() as conductor, \
+                slow_engine("--mode", mode, "--conductor", conductor.url) as server:
+            def reported():
+                ask(server, prompt(1, 200), 32)  # A second.
+                return any(said["running"] > 0 for said in heard(conductor, "/v1/report"))
+            until(reported, "there was a report meanwhile", 60)
+            told = [(said["running"], said["saved_us"])
+                    for said in heard(conductor, "/v1/report")]
+        expect(all(saved == 0 for running, saved in told if running == 0), f"{told}")
+        expect(all((saved != 0) == tells for running, saved in told if running > 0), f"{told}")
 
 
 if __name__ == "__main__":
