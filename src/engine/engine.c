@@ -261,6 +261,7 @@ static void
 free_request(struct yb_engine_request *request)
 {
     request->magic = 0;
+    (void)pthread_cond_destroy(&request->told);
     free(request->tokens);
     free(request->keys);
     free(request->names);
@@ -290,6 +291,7 @@ make_request(struct yb_engine *engine, const struct yb_engine_ask *ask, uint32_t
     }
     request->magic = YB_ENGINE_REQUEST_MAGIC;
     request->engine = engine;
+    yb_lock_cond_init(&request->told);
     request->tokens = malloc(sizeof(*request->tokens) * total);
     request->keys = malloc(sizeof(*request->keys) * block_max);
     request->names = malloc(sizeof(*request->names) * block_max);
@@ -423,7 +425,7 @@ yb_engine_read(struct yb_engine_request *request, uint32_t from, uint64_t timeou
         if (now >= deadline_ns) {
             break;
         }
-        (void)yb_lock_wait(&engine->lock, &engine->changed, deadline_ns - now);
+        (void)yb_lock_wait(&engine->lock, &request->told, deadline_ns - now);
     }
     yb_lock_release(&engine->lock);
     return status;

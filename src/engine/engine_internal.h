@@ -103,7 +103,9 @@ struct yb_engine_request {
     uint64_t number;
     uint32_t reuse_tokens;
 
-    uint32_t *tokens; /* The prompt and the answer. */
+    pthread_cond_t told; /* A token, or the end, for who asked. Its own: each of the hundreds that
+                            wait would be woken by each token of all others. */
+    uint32_t *tokens;    /* The prompt and the answer. */
     uint32_t prompt_tokens;
     uint32_t answer_max;
     uint32_t answered;
@@ -164,7 +166,7 @@ struct yb_engine {
     bool thread_runs;
 
     struct yb_lock lock;    /* Rank STANDIN; all below. */
-    pthread_cond_t changed; /* Anything that somebody may wait for. */
+    pthread_cond_t changed; /* Anything that whoever computes, or holds a load back, waits for. */
     pthread_cond_t stopped; /* `stops`, for the thread that computes. */
     bool stops;
     struct yb_kv_pool *pool;

@@ -20,6 +20,7 @@ struct yb_engine_store {
     uint32_t reserved;                /* Those, and the prefix that cannot go before them. */
     uint32_t filled;                  /* Parts that are computed. */
     bool over;                        /* No more will be. */
+    pthread_cond_t more;              /* Either, for the storer. */
     struct yb_engine_request *waits;  /* Who computes them anew afterwards; NULL: nobody. */
     struct yb_kv_pool_block **blocks; /* Each used once for this. */
     uint8_t (*keys)[YB_ENGINE_PART_KEY_MAX];
@@ -31,6 +32,7 @@ struct yb_engine_store {
 static void
 free_store(struct yb_engine_store *store)
 {
+    (void)pthread_cond_destroy(&store->more);
     free(store->blocks);
     free(store->keys);
     free(store->items);
@@ -48,7 +50,7 @@ await_filled(struct yb_engine_store *store, uint32_t part)
 
     yb_lock_acquire(&engine->lock);
     while (store->filled <= part && !store->over) {
-        (void)yb_lock_wait(&engine->lock, &engine->changed, LOOK_NS);
+        (void)yb_lock_wait(&engine->lock, &store->more, LOOK_NS);
     }
     there = store->filled > part;
     yb_lock_release(&engine->lock);
@@ -158,6 +160,7 @@ yb_engine_store_locked(struct yb_engine_request *request, uint32_t first, uint32
     }
     store = engine->stores < YB_ENGINE_STORES_MAX ? calloc(1, sizeof(*store)) : NULL;
     if (store != NULL) {
+        yb_lock_cond_init(&store->more);
         store->job.run = run_store;
         store->engine = engine;
         store->span = (struct yb_span){
@@ -209,7 +212,7 @@ yb_engine_store_filled_locked(struct yb_engine_store *store, uint32_t parts, boo
     yb_lock_assert_held(&store->engine->lock);
     store->filled = parts > store->filled ? parts : store->filled;
     store->over = over;
-    (void)pthread_cond_broadcast(&store->engine->changed);
+    (void)pthread_cond_broadcast(&store->more);
 }
 
 void

@@ -176,6 +176,7 @@ settle(struct pull *pull, enum yb_status status)
     request->outcome.pulled_bytes =
         status == YB_OK ? (uint64_t)pull->blocks * engine->options.block_bytes : 0;
     yb_engine_trace_load(request, YB_SPAN_KIND_PULL, status);
+    (void)pthread_cond_broadcast(&engine->changed);
     if (request->fate != YB_OK || engine->stops) {
         return;
     }
@@ -187,7 +188,6 @@ settle(struct pull *pull, enum yb_status status)
         request->load = YB_ENGINE_LOAD_NONE;
         request->from.block_count = 0;
         yb_engine_load_locked(request);
-        (void)pthread_cond_broadcast(&engine->changed);
         return;
     }
     yb_engine_publish_locked(request, pull->first, request->key_count);

@@ -78,7 +78,7 @@ conclude(struct yb_engine_request *request, enum yb_status status, const char *w
     add_outcome(request->engine, request);
     yb_engine_trace_request(request);
     yb_engine_note_locked(request->engine, outcome);
-    (void)pthread_cond_broadcast(&request->engine->changed);
+    (void)pthread_cond_broadcast(&request->told);
 }
 
 /* Take the ticket of what is kept back: from here on nobody may take its blocks for what they were.
@@ -206,12 +206,10 @@ keep(struct yb_engine_request *request)
 static void
 answer(struct yb_engine_request *request)
 {
-    struct yb_engine *engine = request->engine;
-
     request->tokens[request->prompt_tokens + request->answered] =
         yb_kv_token(request->answer_key, request->answered, YB_ENGINE_VOCABULARY);
     request->answered++;
-    (void)pthread_cond_broadcast(&engine->changed);
+    (void)pthread_cond_broadcast(&request->told);
     if (request->answered == request->answer_max) {
         end(request, YB_OK, "");
     }

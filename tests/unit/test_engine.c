@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/stats.h"
 #include "client/beside.h"
@@ -926,6 +927,30 @@ test_engine__who_takes_turns_says_how_far_its_answers_are_ahead(void **state)
     rig_fini(&rig);
 }
 
+/* Many wait for one engine: were each woken by each token of the others, steps would wait for all
+ * of them. Who waits here sleeps through the whole answer before its own. */
+static void
+test_engine__who_waits_is_woken_by_its_own_tokens_alone(void **state)
+{
+    struct yb_engine_request *requests[2];
+    struct rusage before, after;
+    struct yb_engine_info info;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, false, NULL);
+    requests[0] = begin(&rig, 4000, 600); /* Of 64 blocks each wants 38. */
+    assert_int_equal(getrusage(RUSAGE_THREAD, &before), 0);
+    requests[1] = begin(&rig, 4001, 600);
+    assert_int_equal(getrusage(RUSAGE_THREAD, &after), 0);
+    yb_engine_info(rig.engine, &info);
+    assert_true(info.answer_tokens >= 600);
+    assert_true(after.ru_nvcsw - before.ru_nvcsw < 100);
+    yb_engine_release(&requests[0]);
+    yb_engine_release(&requests[1]);
+    rig_fini(&rig);
+}
+
 int
 main(void)
 {
@@ -947,6 +972,7 @@ main(void)
         cmocka_unit_test(test_engine__the_last_steps_jobs_are_run),
         cmocka_unit_test(test_engine__pulls_end_beside_answers),
         cmocka_unit_test(test_engine__who_takes_turns_says_how_far_its_answers_are_ahead),
+        cmocka_unit_test(test_engine__who_waits_is_woken_by_its_own_tokens_alone),
         cmocka_unit_test(test_engine__each_request_ends_once_whatever_happens),
     };
 
