@@ -96,7 +96,7 @@ yb_core_put_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
     uint32_t needed = YB_TRANSFER_NEAR_MAPS | YB_TRANSFER_NEAR_READS;
 
     if (yb_core_is_device(work, index)) {
-        return !item->frames && member->wire.data_address[0] != 0 ? YB_CORE_NEAR : YB_CORE_NOWHERE;
+        return member->wire.data_address[0] != 0 ? YB_CORE_NEAR : YB_CORE_NOWHERE;
     }
     if (core->near == NULL || member->near == 0 || item->frames ||
         item->room < core->options.near_bytes_min ||
@@ -109,15 +109,16 @@ yb_core_put_route(struct yb_core_work *work, uint32_t index, struct yb_core_memb
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The values could not be fetched: they may be sent, unless only the engine can touch them. */
+/* The values could not be fetched: they may be sent, unless only the engine can touch them. `why`:
+ * UNREACHABLE, not now; UNSUPPORTED, never. */
 static void
-fall_back(struct yb_core_work *work, uint32_t index)
+fall_back(struct yb_core_work *work, uint32_t index, enum yb_status why)
 {
-    bool device = yb_core_is_device(work, index);
+    struct yb_core_item *item = &work->items[index];
 
-    work->items[index].frames = true;
+    item->frames = !yb_core_is_device(work, index);
     work->core->counters.retries++;
-    yb_core_put_outcome(work, index, device ? YB_UNSUPPORTED : YB_UNREACHABLE, 0);
+    yb_core_put_outcome(work, index, item->frames ? YB_UNREACHABLE : why, 0);
     yb_core_pump_soon(work);
 }
 
@@ -140,7 +141,7 @@ take_answer(struct yb_core_io *io, uint32_t index, const struct yb_wire_put_answ
     enum yb_status status = (enum yb_status)answer->status;
 
     if (status == YB_UNREACHABLE || status == YB_UNSUPPORTED || status == YB_CANCELLED) {
-        fall_back(work, index);
+        fall_back(work, index, status == YB_UNSUPPORTED ? YB_UNSUPPORTED : YB_UNREACHABLE);
         return;
     }
     if (status == YB_OK) {
@@ -163,7 +164,7 @@ on_pulled(struct yb_call *call)
     (void)yb_core_member_heard(io);
     if (call->answered && (call->status == YB_UNREACHABLE || call->status == YB_UNSUPPORTED)) {
         for (uint32_t i = 0; i < io->count; i++) {
-            fall_back(io->work, io->items[i]);
+            fall_back(io->work, io->items[i], call->status);
         }
     } else {
         yb_core_put_answered(io, take_answer);
@@ -214,8 +215,11 @@ gather(struct yb_core_io *io, struct yb_wire_put_pull *body)
 
         if (!list_sources(io, index, &sources)) {
             io->bytes -= io->work->items[index].room;
-            fall_back(io->work, index);
+            fall_back(io->work, index, YB_UNSUPPORTED);
             continue;
+        }
+        if (yb_core_is_device(io->work, index)) {
+            body->only_way = 1;
         }
         yb_core_put_describe(io->work, index, &near->put_items[count]);
         memcpy(near->keys + key_bytes, asked->key, asked->key_bytes);

@@ -167,6 +167,7 @@ struct yb_node_put {
     uint32_t waiting; /* Items without an outcome. */
     uint32_t iov_count;
     enum yb_node_pull_phase pull;
+    bool only_way;       /* Its sender cannot send what is not fetched. */
     uint32_t pull_peer;  /* In the table of node_pull.c. */
     uint64_t pull_batch; /* The engine's. */
     uint64_t ticket;

@@ -12,7 +12,8 @@
  * ticket: a word that the sender clears before it lets go of the values. It is read by a batch of
  * its own, which begins when the last byte is here.
  *
- * What cannot be fetched soon is UNREACHABLE: the sender sends it, in a put of its own.
+ * What cannot be fetched soon is UNREACHABLE: the sender sends it, in a put of its own. Values of a
+ * device he cannot send: they are fetched for as long as the request lasts.
  *
  * The engine that is read from must have the sender's identity, so that nobody can have a node read
  * the memory of a third one.
@@ -148,7 +149,7 @@ take_peer(struct yb_node_put *put, struct yb_wire_text address)
         peer->identity = identity;
         memcpy(peer->address, text, sizeof(text));
     }
-    if (yb_node_now(node) < peer->failed_until_ns) {
+    if (!put->only_way && yb_node_now(node) < peer->failed_until_ns) {
         return YB_UNREACHABLE;
     }
     peer->users++;
@@ -192,7 +193,7 @@ patience(const struct yb_node_put *put, uint64_t bytes)
     uint64_t left_ns = put->deadline_ns > now_ns ? put->deadline_ns - now_ns : YB_NS_PER_MS;
     uint64_t fair_ns = yb_deadline_after(PULL_NS, bytes * PULL_BYTE_NS);
 
-    return left_ns < fair_ns ? left_ns : fair_ns;
+    return put->only_way || left_ns < fair_ns ? left_ns : fair_ns;
 }
 
 static enum yb_status
@@ -439,6 +440,7 @@ begin(struct yb_node *node, struct yb_request *request)
     }
     put->ticket = body.ticket;
     put->ticket_at = body.ticket_at;
+    put->only_way = body.only_way != 0;
     yb_mail_init(&put->pull_mail, on_mail);
     status = plan(put, &body, tenant, &count);
     if (status == YB_OK && count == 0) {

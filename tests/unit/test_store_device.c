@@ -124,6 +124,42 @@ test_store_device__device_memory_and_a_node_without_an_engine_do_not_meet(void *
     ground_destroy(&ground);
 }
 
+/* The node's rule for what takes long, "he may send it", is not for what cannot be sent. */
+static void
+test_store_device__a_device_that_is_slow_costs_a_put_nothing_but_time(void **state)
+{
+    const uint64_t longer_than_a_node_waits_ns = 1500 * YB_NS_PER_MS;
+    struct ground *ground = near_ground(YB_TRANSFER_PATH_ALL, 0);
+    struct yb_client *client = ground_client(ground, NULL);
+    struct buffer buffer;
+    struct iovec iov;
+    struct yb_client_item item = {.key = "slow", .key_bytes = 4, .iov = &iov, .iov_count = 1};
+    struct yb_client_counters counters;
+    yb_client_handle handle;
+
+    (void)state;
+    buffer_init(&buffer, &board, place_first, MIB);
+    buffer_fill(&buffer, 0, MIB, 7);
+    iov = (struct iovec){buffer.bytes, MIB};
+    board.set("hold", 1);
+    assert_int_equal(
+        yb_client_submit(client, YB_CLIENT_OP_PUT, &item, 1, NULL, NULL, NULL, 0, &handle), YB_OK);
+    assert_int_equal(yb_client_wait(client, handle, longer_than_a_node_waits_ns), YB_TIMED_OUT);
+    board.set("hold", 0);
+    assert_int_equal(yb_client_wait(client, handle, UINT64_MAX), YB_OK);
+    assert_int_equal(yb_client_finish(client, handle), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    yb_client_counters(client, &counters);
+    assert_int_equal(counters.retries, 0); /* At the first attempt. */
+    buffer_clear(&buffer);
+    assert_int_equal(yb_client_get(client, &item, 1, NULL), YB_OK);
+    assert_int_equal(item.status, YB_OK);
+    buffer_expect(&buffer, 0, MIB, 7);
+    buffer_fini(&buffer);
+    yb_client_close(&client);
+    ground_destroy(&ground);
+}
+
 /* A node lends one client a quarter of its pool; the rest of a batch waits for it. */
 static void
 test_store_device__more_than_a_node_lends_at_once_comes_one_after_another(void **state)
@@ -161,6 +197,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store_device__device_memory_goes_through_the_engine_whatever_the_way),
         cmocka_unit_test(test_store_device__device_memory_and_a_node_without_an_engine_do_not_meet),
+        cmocka_unit_test(test_store_device__a_device_that_is_slow_costs_a_put_nothing_but_time),
         cmocka_unit_test(test_store_device__more_than_a_node_lends_at_once_comes_one_after_another),
     };
     int failures;

@@ -49,7 +49,7 @@ build_put_pull_one(struct golden_buffer *out)
 {
     static const struct yb_wire_put_item items[1] = {{.hash = {{0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f}}, .size = 65536, .ttl_ms = 0, .group = 0, .parent = 0, .checksum = 0, .checked = 0, .places = 1, .key_bytes = 3, .flags = 1, .replicas = 1, .mode = 1, .epoch = 2412865, .soft_pin_ms = 1800000}};
     static const struct yb_wire_pull_source sources[1] = {{.address = UINT64_C(0x7f544a44c000), .length = 65536}};
-    struct yb_wire_put_pull value = {.write = UINT64_C(0x1122334455667788), .items = {1, NULL, items}, .sources = {1, NULL, sources}, .engine = {"127.0.0.1:40000", 15}, .keys = {(const uint8_t *)"\153\145\171", 3}, .ticket = UINT64_C(0x5566778899aabbcc), .ticket_at = UINT64_C(0x7f544a4646a0)};
+    struct yb_wire_put_pull value = {.write = UINT64_C(0x1122334455667788), .items = {1, NULL, items}, .sources = {1, NULL, sources}, .engine = {"127.0.0.1:40000", 15}, .only_way = 1, .keys = {(const uint8_t *)"\153\145\171", 3}, .ticket = UINT64_C(0x5566778899aabbcc), .ticket_at = UINT64_C(0x7f544a4646a0)};
 
     return yb_wire_put_pull_encode(&value, out->bytes, out->room, &out->length);
 }

@@ -15,7 +15,7 @@
 /* The newest wire version that this source speaks. */
 #define YB_WIRE_VERSION_MAX 0x1u
 /* Digest of all layouts and values of `VERSION_MAX`, of every layer: see `hello.schema`. */
-#define YB_WIRE_SCHEMA UINT64_C(0xf7192c6295f2b163)
+#define YB_WIRE_SCHEMA UINT64_C(0xbca2bb42424c5a1e)
 /* The longest handshake message of any version, without its preface. */
 #define YB_WIRE_HANDSHAKE_BYTES_MAX 0x1000u
 /* "YBF1", in front of every frame. */

@@ -903,8 +903,8 @@ yb_wire_put_decode(const uint8_t *bytes, size_t length, struct yb_wire_put *out,
 static bool
 put_pull_check_fixed(const uint8_t *bytes, struct yb_wire_error *error)
 {
-    if (!yb_wire_zero(bytes + 18, 2)) {
-        return yb_wire_bad(error, "put_pull", "reserved", "reserved bytes must be zero", (uint64_t)bytes[18]);
+    if (!yb_wire_zero(bytes + 19, 1)) {
+        return yb_wire_bad(error, "put_pull", "reserved", "reserved bytes must be zero", (uint64_t)bytes[19]);
     }
     return true;
 }
@@ -921,6 +921,9 @@ put_pull_check(const struct yb_wire_put_pull *value, struct yb_wire_error *error
     if (value->engine.length > 63) {
         return yb_wire_bad(error, "put_pull", "engine", "longer than its maximum", (uint64_t)value->engine.length);
     }
+    if (value->only_way > 1) {
+        return yb_wire_bad(error, "put_pull", "only_way", "above its maximum", (uint64_t)value->only_way);
+    }
     if (value->keys.length > 131072) {
         return yb_wire_bad(error, "put_pull", "keys", "longer than its maximum", (uint64_t)value->keys.length);
     }
@@ -934,6 +937,7 @@ yb_wire_put_pull_load(const uint8_t *bytes, struct yb_wire_put_pull *out)
     out->items = (struct yb_wire_put_item_list){yb_wire_get_u32(bytes + 8), NULL, NULL};
     out->sources = (struct yb_wire_pull_source_list){yb_wire_get_u32(bytes + 12), NULL, NULL};
     out->engine = (struct yb_wire_text){NULL, yb_wire_get_u16(bytes + 16)};
+    out->only_way = yb_wire_get_u8(bytes + 18);
     out->keys = (struct yb_wire_blob){NULL, yb_wire_get_u32(bytes + 20)};
     out->ticket = yb_wire_get_u64(bytes + 24);
     out->ticket_at = yb_wire_get_u64(bytes + 32);
@@ -946,7 +950,8 @@ yb_wire_put_pull_store(const struct yb_wire_put_pull *value, uint8_t *bytes)
     yb_wire_put_u32(bytes + 8, value->items.count);
     yb_wire_put_u32(bytes + 12, value->sources.count);
     yb_wire_put_u16(bytes + 16, value->engine.length);
-    memset(bytes + 18, 0, 2);
+    yb_wire_put_u8(bytes + 18, value->only_way);
+    memset(bytes + 19, 0, 1);
     yb_wire_put_u32(bytes + 20, value->keys.length);
     yb_wire_put_u64(bytes + 24, value->ticket);
     yb_wire_put_u64(bytes + 32, value->ticket_at);

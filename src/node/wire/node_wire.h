@@ -1198,7 +1198,8 @@ enum {
     YB_WIRE_PUT_PULL_AT_ITEMS = 8,
     YB_WIRE_PUT_PULL_AT_SOURCES = 12,
     YB_WIRE_PUT_PULL_AT_ENGINE = 16,
-    YB_WIRE_PUT_PULL_AT_RESERVED = 18,
+    YB_WIRE_PUT_PULL_AT_ONLY_WAY = 18,
+    YB_WIRE_PUT_PULL_AT_RESERVED = 19,
     YB_WIRE_PUT_PULL_AT_KEYS = 20,
     YB_WIRE_PUT_PULL_AT_TICKET = 24,
     YB_WIRE_PUT_PULL_AT_TICKET_AT = 32,
@@ -1209,6 +1210,9 @@ struct yb_wire_put_pull {
     struct yb_wire_put_item_list items; /* In the order of the sources. */
     struct yb_wire_pull_source_list sources; /* The pieces of all values, in order. */
     struct yb_wire_text engine; /* Where the sender's transfer engine listens. */
+    /* 1: the sender cannot send the values (they lie in a device), and they are fetched for as
+     * long as the request lasts; 0: what cannot be fetched soon is UNREACHABLE. */
+    uint8_t only_way;
     struct yb_wire_blob keys; /* The keys, one behind the other. */
     uint64_t ticket; /* Random; not 0. */
     /* Address of a word in the same memory, which holds `ticket` as long as the sender keeps the
