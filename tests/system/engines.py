@@ -91,7 +91,7 @@ class Engine:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment(), text=True, bufsize=1)
         self.pid = self.process.pid
-        self.killed = False
+        self.ended = False
         self.addresses = {}
         options = {"paths": PATHS} | options
         words = [word for pair in options.items() for word in map(str, pair)]
@@ -103,9 +103,12 @@ class Engine:
         return self
 
     def __exit__(self, kind, *_):
-        if self.killed or self.process.poll() is not None:
-            self.close_pipes()
+        if self.ended:  # It was killed, or told to quit.
             return
+        if self.process.poll() is not None:  # By itself: that is why, whatever its peers saw.
+            self.close_pipes()
+            raise Failed(f"the driver at {self.address} ended with {self.process.returncode}: "
+                         f"{self.errors[-4000:]}")
         if kind is not None:
             self.kill()
             return
@@ -113,6 +116,7 @@ class Engine:
         expect(code == 0, f"the driver ended with {code}: {self.errors}")
 
     def close_pipes(self):
+        self.ended = True
         self.process.wait()
         self.errors = self.process.stderr.read()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -228,7 +232,6 @@ class Engine:
         return self.process.returncode
 
     def kill(self):
-        self.killed = True
         self.process.kill()
         self.close_pipes()
 

@@ -142,7 +142,7 @@ def _():
             wire.handshake(lane=1)
             wire.send(frame(WRITE, fragments((region, 100, 40000)), 1, data_bytes=40000)
                       + b"\x11" * 20000)
-            until(lambda: target.ask_raw("same", "x", 0x11, 100, 20000) == "ok", "they came")
+            until(lambda: target.ask_raw("glance", "x", 0x11, 100, 20000) == "ok", "they came")
             expect(target.ask_raw("unregister", "x", 0) == "BUSY", "it is not in use")
         target.do("unregister", "x", PATIENCE_MS)
         target.do("check", "x", 5, 0, 100)

@@ -12,6 +12,7 @@
  *     fill NAME SEED FROM BYTES / set NAME VALUE FROM BYTES
  *     check NAME SEED FROM BYTES                   ok, or differs OFFSET
  *     same NAME VALUE FROM BYTES                   ok, or differs OFFSET
+ *     glance NAME VALUE FROM BYTES                 the same, while a peer writes there
  *     register NAME / register_at ADDRESS BYTES    ok REGION
  *     protect NAME FROM BYTES none|all
  *     unregister NAME TIMEOUT-MS
@@ -54,6 +55,14 @@
 #define YOUNGER      32u
 #define PAGE         4096u
 #define MS_NS        UINT64_C(1000000)
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
 
 struct memory {
     char name[32];
@@ -168,29 +177,68 @@ do_alloc(char **words)
     }
 }
 
-/* fill, set, check, same: over BYTES from FROM; the pattern counts from the start of the memory. */
+/* What a peer moves here and what lines do here are ordered by the test, over processes, which a
+ * sanitizer of threads does not see: it is shown by asking every worker for its numbers. */
+static void
+show_order(void)
+{
+#ifdef UNDER_TSAN
+    char *text = NULL;
+
+    if (engine != NULL && yb_transfer_stats(engine, &text) == YB_OK) {
+        free(text);
+    }
+#endif
+}
+
+/* Of memory that is being written: nothing orders this look, and nothing is to. */
+__attribute__((noinline, no_sanitize("thread"))) static bool
+glance(const uint8_t *at, uint8_t byte)
+{
+    return *(const volatile uint8_t *)at == byte;
+}
+
+/* Write bytes, or compare them. Returns the first that differs, or `end`. */
+static uint64_t
+over_bytes(char **words, struct memory *memory, uint64_t from, uint64_t end)
+{
+    uint64_t value = number(words[2]);
+    bool patterned = words[0][0] == 'f' || words[0][0] == 'c';
+    bool writes = words[0][0] == 'f' || strcmp(words[0], "set") == 0;
+    bool glances = words[0][0] == 'g';
+
+    for (uint64_t i = from; i < end; i++) {
+        uint8_t byte = patterned ? pattern(value, i) : (uint8_t)value;
+
+        if (writes) {
+            memory->bytes[i] = byte;
+        } else if (glances ? !glance(&memory->bytes[i], byte) : memory->bytes[i] != byte) {
+            return i;
+        }
+    }
+    return end;
+}
+
+/* fill, set, check, same, glance: over BYTES from FROM; the pattern counts from the start of the
+ * memory. */
 static void
 do_bytes(char **words)
 {
     struct memory *memory = find(words[1]);
-    uint64_t value = number(words[2]), from = number(words[3]), end = from + number(words[4]);
-    bool patterned = words[0][0] == 'f' || words[0][0] == 'c';
-    bool looks = words[0][0] == 'c' || strcmp(words[0], "same") == 0;
+    uint64_t from = number(words[3]), end = from + number(words[4]);
+    uint64_t at;
 
     if (end > memory->length) {
         abort();
     }
-    for (uint64_t i = from; i < end; i++) {
-        uint8_t byte = patterned ? pattern(value, i) : (uint8_t)value;
-
-        if (!looks) {
-            memory->bytes[i] = byte;
-        } else if (memory->bytes[i] != byte) {
-            printf("differs %llu\n", (unsigned long long)i);
-            return;
-        }
+    show_order();
+    at = over_bytes(words, memory, from, end);
+    show_order();
+    if (at == end) {
+        printf("ok\n");
+    } else {
+        printf("differs %llu\n", (unsigned long long)at);
     }
-    printf("ok\n");
 }
 
 static void
@@ -649,7 +697,7 @@ act(char **words, uint32_t count)
     } else if (is(words[0], "forbid")) {
         do_forbid(words);
     } else if (is(words[0], "fill") || is(words[0], "set") || is(words[0], "check") ||
-               is(words[0], "same")) {
+               is(words[0], "same") || is(words[0], "glance")) {
         do_bytes(words);
     } else if (is(words[0], "register") || is(words[0], "register_at")) {
         do_register(words);
