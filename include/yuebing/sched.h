@@ -349,7 +349,7 @@ struct yb_sched_instruction {
     uint32_t work_class; /* enum yb_class */
     uint64_t bytes;
     uint64_t not_before_ns; /* 0: at once. */
-    uint64_t deadline_ns;   /* When the request wants it. */
+    uint64_t deadline_ns;   /* When the request wants it; 0: whenever it comes. */
     uint64_t ready_ns;      /* When it is expected. */
 };
 

@@ -43,10 +43,10 @@ int yb_cli_demo_rollout(struct yb_cli *cli, uint64_t answers, const char *only);
 struct yb_demo_header {
     const char *workload;
     double time_scale;
-    uint32_t ttft_ms;     /* The targets, of the model's time: of a first token ... */
-    uint32_t pace_ms;     /* ... and of each further one. */
-    uint64_t block_bytes; /* In place of ... */
-    uint64_t model_bytes; /* ... these. */
+    uint32_t model_ttft_ms; /* The targets, of the model's time: of a first token ... */
+    uint32_t model_pace_ms; /* ... and of each further one. */
+    uint64_t block_bytes;   /* In place of ... */
+    uint64_t model_bytes;   /* ... these. */
     uint32_t block_tokens;
     uint32_t far_ms;
     uint32_t processors;

@@ -33,8 +33,8 @@
 #define BLOCK_TOKENS    512u
 #define BLOCK_BYTES     65536u
 #define TIME_SCALE      0.05
-#define TTFT_MS         30000u /* The targets, of the model's time, as in the paper on Mooncake. */
-#define PACE_MS         100u
+#define MODEL_TTFT_MS   30000u /* The targets, of the model's time, as in the paper on Mooncake. */
+#define MODEL_PACE_MS   100u
 #define POOL_BLOCKS     320u
 #define TOKENS_MAX      (128u * BLOCK_TOKENS) /* Of a prompt; longer ones are left out. */
 #define NODE_MEMORY     "64m"
@@ -209,8 +209,8 @@ shape_of(const struct live *live, const struct act *act)
         .load_rate = act->load_rate,
         .model = YB_DEMO_MODEL,
         .time_scale = TIME_SCALE,
-        .ttft_ms = (uint64_t)(TTFT_MS * TIME_SCALE),
-        .pace_ms = (uint64_t)(PACE_MS * TIME_SCALE),
+        .ttft_ms = (uint64_t)(MODEL_TTFT_MS * TIME_SCALE),
+        .pace_ms = (uint64_t)(MODEL_PACE_MS * TIME_SCALE),
         .block_tokens = BLOCK_TOKENS,
         .block_bytes = BLOCK_BYTES,
         .pool_blocks = POOL_BLOCKS,
@@ -417,8 +417,8 @@ show(struct live *live)
     report->header = (struct yb_demo_header){
         .workload = live->workload,
         .time_scale = TIME_SCALE,
-        .ttft_ms = TTFT_MS,
-        .pace_ms = PACE_MS,
+        .model_ttft_ms = MODEL_TTFT_MS,
+        .model_pace_ms = MODEL_PACE_MS,
         .block_bytes = BLOCK_BYTES,
         .model_bytes = (uint64_t)BLOCK_TOKENS * live->cost.kv_bytes,
         .block_tokens = BLOCK_TOKENS,

@@ -245,8 +245,9 @@ print_header(const struct yb_demo_report *report, FILE *out)
         out,
         "targets   a first token within %.1f s, each further one within %.0f ms (the model's %u s "
         "and %u ms)\n",
-        (double)header->ttft_ms * header->time_scale / 1e3,
-        (double)header->pace_ms * header->time_scale, header->ttft_ms / 1000, header->pace_ms);
+        (double)header->model_ttft_ms * header->time_scale / 1e3,
+        (double)header->model_pace_ms * header->time_scale, header->model_ttft_ms / 1000,
+        header->model_pace_ms);
     fprintf(
         out,
         "machine   %u processors; the object store is a folder whose requests begin %u ms later; "

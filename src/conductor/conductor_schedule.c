@@ -224,6 +224,15 @@ since_us(uint64_t at_ns, uint64_t from_ns)
     return at_ns > from_ns ? (at_ns - from_ns) / YB_NS_PER_US : 0;
 }
 
+/* 0 is none: what is wanted at once has 1. */
+static uint64_t
+deadline_us(const struct yb_sched_instruction *from, uint64_t now_ns)
+{
+    const uint64_t left_us = since_us(from->deadline_ns, now_ns);
+
+    return from->deadline_ns != 0 && left_us == 0 ? 1 : left_us;
+}
+
 static void
 fill_instruction(struct yb_conductor *conductor, uint32_t model,
                  const struct yb_sched_instruction *from, uint64_t now_ns,
@@ -236,7 +245,7 @@ fill_instruction(struct yb_conductor *conductor, uint32_t model,
         .id = yb_conductor_number(from->id, model),
         .bytes = from->bytes,
         .not_before_us = since_us(from->not_before_ns, now_ns),
-        .deadline_us = since_us(from->deadline_ns, now_ns),
+        .deadline_us = deadline_us(from, now_ns),
         .ready_us = since_us(from->ready_ns, now_ns),
         .first = from->first,
         .count = from->count,

@@ -80,6 +80,7 @@ begin(struct yb_engine_request *request, bool older)
     engine->reserved += request->block_max;
     request->state = YB_ENGINE_PROMPT;
     request->outcome.begun_ns = yb_engine_now(engine);
+    request->ready_ns = request->outcome.begun_ns;
     if (request->from.block_count > 0) {
         yb_engine_pull_locked(request);
     } else if (engine->options.late_loads && older) {

@@ -126,6 +126,7 @@ struct yb_engine_request {
     uint32_t load_first; /* Blocks that are loaded. */
     uint32_t load_count;
     uint32_t parts_ready;
+    uint64_t ready_ns;      /* It can be computed from then on, as far as it is concerned. */
     uint64_t load_begun_ns; /* It waits for a loader from here on. */
     uint64_t load_run_ns;   /* A loader has it. */
     uint64_t load_due_ns;   /* By then it will have come, as the store said; 0: it said nothing. */
@@ -175,7 +176,8 @@ struct yb_engine {
     struct yb_engine_request **last;
     uint32_t waiting; /* Of them. */
     uint32_t stores;
-    uint64_t load_free_ns; /* load_rate: when what comes next may be there. */
+    uint64_t device_free_ns; /* When the last step is computed; 0: there was nothing to do since. */
+    uint64_t load_free_ns;   /* load_rate: when what comes next may be there. */
     struct yb_engine_source sources[YB_CLIENT_TIER_OBJECT + 1];
     struct yb_engine_holders holders;
     struct yb_engine_jobs loaders;

@@ -228,6 +228,8 @@ take_item(struct load *load, uint32_t index)
         load->good[b]++;
         load->left[p]--;
         while (request->parts_ready < load->parts && load->left[request->parts_ready] == 0) {
+            request->ready_ns =
+                request->parts_ready == 0 ? yb_engine_now(engine) : request->ready_ns;
             request->parts_ready++;
         }
         (void)pthread_cond_broadcast(&engine->changed);
@@ -311,6 +313,9 @@ settle(struct load *load, uint32_t looked)
     request->outcome.load_ns = request->outcome.arrived_ns - request->load_begun_ns;
     request->load = run < looked ? YB_ENGINE_LOAD_SHORT : YB_ENGINE_LOAD_DONE;
     request->load_count = run;
+    if (request->parts_ready == 0) {
+        request->ready_ns = request->outcome.arrived_ns;
+    }
     request->busy = false;
     yb_engine_trace_load(request, YB_SPAN_KIND_LOAD, run < looked ? YB_NOT_FOUND : YB_OK);
     (void)pthread_cond_broadcast(&engine->changed);

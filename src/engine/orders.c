@@ -42,7 +42,8 @@ read_order(const json_t *object, uint64_t decided_ns, struct yb_engine_order *or
     }
     order_out->first = (uint32_t)first;
     order_out->count = (uint32_t)count;
-    order_out->deadline_ns = yb_deadline_after(decided_ns, deadline_us * YB_NS_PER_US);
+    order_out->deadline_ns =
+        deadline_us == 0 ? YB_NEVER : yb_deadline_after(decided_ns, deadline_us * YB_NS_PER_US);
     return order_out->kind < KINDS;
 }
 

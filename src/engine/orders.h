@@ -25,7 +25,7 @@ struct yb_engine_order {
     uint32_t kind;  /* enum yb_sched_kind */
     uint32_t first; /* Of the prompt's blocks. */
     uint32_t count;
-    uint64_t deadline_ns; /* Of the engine's clock. */
+    uint64_t deadline_ns; /* Of the engine's clock; YB_NEVER: it has none. */
 };
 
 struct yb_engine_orders {

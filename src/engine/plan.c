@@ -64,3 +64,11 @@ yb_engine_plan_next(const struct yb_engine_plan_state *state)
     plan.ns = prefill_ns + step_ns;
     return plan;
 }
+
+uint64_t
+yb_engine_plan_begin_ns(uint64_t free_ns, uint64_t since_ns, uint64_t now_ns)
+{
+    bool at_once = free_ns >= since_ns && now_ns >= free_ns;
+
+    return at_once && now_ns - free_ns <= YB_ENGINE_PLAN_LATE_NS ? free_ns : now_ns;
+}

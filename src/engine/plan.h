@@ -53,4 +53,12 @@ struct yb_engine_plan {
 
 struct yb_engine_plan yb_engine_plan_next(const struct yb_engine_plan_state *state);
 
+/* Return when a step begins that a thread gets to at `now_ns`, the device having been at the one
+ * before until `free_ns` (0: it has had none since); what it computes has been there since
+ * `since_ns`. An engine hands the device its next step while that is at the last one: what the
+ * thread is late by, for it was woken late, is not computing's. Who is later than
+ * YB_ENGINE_PLAN_LATE_NS has let the device run dry. */
+#define YB_ENGINE_PLAN_LATE_NS 1000000u
+uint64_t yb_engine_plan_begin_ns(uint64_t free_ns, uint64_t since_ns, uint64_t now_ns);
+
 #endif /* YB_ENGINE_PLAN_H */

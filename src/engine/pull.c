@@ -186,6 +186,7 @@ settle(struct pull *pull, enum yb_status status)
         request->outcome.load_failures++;
         yb_engine_shorten_locked(request, 0);
         request->load = YB_ENGINE_LOAD_NONE;
+        request->ready_ns = request->outcome.arrived_ns;
         request->from.block_count = 0;
         yb_engine_load_locked(request);
         return;

@@ -20,6 +20,7 @@ struct step {
     struct yb_engine_store *store;    /* Of the blocks that it completes; NULL: none. */
     uint32_t first;                   /* Those: [first, full). */
     uint32_t full;
+    uint64_t since_ns; /* What it computes has been there since then. */
     uint64_t begun_ns;
     uint64_t stall_ns;
 };
@@ -292,6 +293,16 @@ fill_part(const struct step *step, uint32_t part)
     return status == YB_OK;
 }
 
+/* When so many parts of it are computed. */
+static uint64_t
+parts_end_ns(const struct step *step, uint32_t parts)
+{
+    const struct yb_engine_options *options = &step->engine->options;
+    double part_ns = step->plan.ns * options->time_scale / options->parts;
+
+    return step->begun_ns + step->stall_ns + (uint64_t)(part_ns * parts);
+}
+
 /* Compute the step, part by part; the lock is free meanwhile. False: what it relied on did not come
  * (the prompt's piece is void). */
 static bool
@@ -299,13 +310,12 @@ compute_parts(struct step *step)
 {
     struct yb_engine *engine = step->engine;
     uint32_t parts = engine->options.parts;
-    double part_ns = step->plan.ns * engine->options.time_scale / parts;
 
     for (uint32_t part = 0; part < parts; part++) {
         if (step->prompt != NULL && (!await_part(step, part) || !fill_part(step, part))) {
             return false;
         }
-        sleep_until(engine, step->begun_ns + step->stall_ns + (uint64_t)(part_ns * (part + 1)));
+        sleep_until(engine, parts_end_ns(step, part + 1));
         if (step->store != NULL) {
             yb_lock_acquire(&engine->lock);
             yb_engine_store_filled_locked(step->store, part + 1, false);
@@ -425,10 +435,12 @@ run_step(struct step *step)
                               yb_engine_blocks_of(engine, prompt->done_tokens + step->plan.tokens));
         step->store = yb_engine_store_locked(prompt, step->first, step->full - step->first);
     }
-    step->begun_ns = yb_engine_now(engine);
+    step->begun_ns =
+        yb_engine_plan_begin_ns(engine->device_free_ns, step->since_ns, yb_engine_now(engine));
     yb_lock_release(&engine->lock);
     whole = compute_parts(step);
     yb_lock_acquire(&engine->lock);
+    engine->device_free_ns = whole ? parts_end_ns(step, engine->options.parts) : 0;
     end_step(step, whole);
 }
 
@@ -483,6 +495,7 @@ plan_step(struct yb_engine *engine, struct step *step_out)
     *step_out = (struct step){.engine = engine, .plan = yb_engine_plan_next(&state)};
     if (step_out->plan.prompt != YB_ENGINE_PLAN_NONE) {
         step_out->prompt = requests[step_out->plan.prompt];
+        step_out->since_ns = step_out->prompt->ready_ns;
     }
     return step_out->prompt != NULL || step_out->plan.decode;
 }
@@ -505,6 +518,7 @@ yb_engine_compute(void *context)
         if (!engine->stops && plan_step(engine, &step)) {
             run_step(&step);
         } else {
+            engine->device_free_ns = 0;
             (void)yb_lock_wait(&engine->lock, &engine->changed, IDLE_NS);
         }
     }

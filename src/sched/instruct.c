@@ -122,8 +122,9 @@ way_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to, uint64_t by
 }
 
 /* When the request wants its prompt's blocks where the answer goes on: for the step that brings the
- * second token. The first one may come as late as its target, the second by its own behind it.
- * Without targets, and where they cannot be met, the blocks are wanted when they are expected. */
+ * second token. The first one may come as late as its target, the second by its own behind it;
+ * where they cannot be met, the blocks are wanted when they are expected. Without targets there is
+ * nothing that could be missed: 0. */
 static uint64_t
 wanted_ns(const struct yb_sched_view *view, const struct yb_sched_decision *decision,
           uint64_t there_ns)
@@ -132,6 +133,9 @@ wanted_ns(const struct yb_sched_view *view, const struct yb_sched_decision *deci
     uint64_t pace_ns = yb_sched_view_tpot_slo_ns(view);
     uint64_t due_ns;
 
+    if (first_ns == 0 && pace_ns == 0) {
+        return 0;
+    }
     first_ns = first_ns > decision->ttft_ns ? first_ns : decision->ttft_ns;
     due_ns = yb_deadline_after(view->request->arrival_ns, first_ns);
     if (pace_ns > decision->tpot_ns) {

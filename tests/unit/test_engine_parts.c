@@ -436,7 +436,7 @@ test_engine_parts__an_order_ends_as_its_blocks_came(void **state)
 static void
 test_engine_parts__a_stream_is_judged_where_the_answer_goes_on(void **state)
 {
-    const struct yb_engine_orders orders = read_orders(
+    struct yb_engine_orders orders = read_orders(
         "[{\"id\":8,\"kind\":\"stream\",\"first\":0,\"count\":7,\"deadline_us\":2000}]", true);
     struct yb_engine_outcome outcome = {
         .prompt_tokens = 100, .pulled_tokens = 100, .arrived_ns = DECIDED_NS + 2000000};
@@ -451,6 +451,31 @@ test_engine_parts__a_stream_is_judged_where_the_answer_goes_on(void **state)
     outcome.pulled_tokens = 0; /* The holder was gone: it was computed. */
     yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, true, &verdicts);
     assert_string_equal(verdicts.verdicts[0].outcome, "source_gone");
+    /* Without targets it has no deadline, and is never late. */
+    outcome.pulled_tokens = 100;
+    outcome.arrived_ns = DECIDED_NS + 3600 * YB_NS_PER_S;
+    yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, true, &verdicts);
+    assert_string_equal(verdicts.verdicts[0].outcome, "late");
+    orders = read_orders(
+        "[{\"id\":8,\"kind\":\"stream\",\"first\":0,\"count\":7,\"deadline_us\":0}]", true);
+    yb_engine_orders_judge(&orders, &outcome, ORDERED_TOKENS, true, &verdicts);
+    assert_string_equal(verdicts.verdicts[0].outcome, "in_time");
+}
+
+/* What the thread is late by is not computing's; but what came later, or a device that has had
+ * nothing to do, begins when the thread gets there. */
+static void
+test_engine_parts__a_step_follows_the_one_before(void **state)
+{
+    (void)state;
+    assert_int_equal(yb_engine_plan_begin_ns(1000, 10, 1300), 1000);
+    assert_int_equal(yb_engine_plan_begin_ns(1000, 1000, 1300), 1000);
+    assert_int_equal(yb_engine_plan_begin_ns(1000, 1001, 1300), 1300);
+    assert_int_equal(yb_engine_plan_begin_ns(0, 10, 1300), 1300);
+    assert_int_equal(yb_engine_plan_begin_ns(1000, 10, 1000 + YB_ENGINE_PLAN_LATE_NS), 1000);
+    assert_int_equal(yb_engine_plan_begin_ns(1000, 10, 1001 + YB_ENGINE_PLAN_LATE_NS),
+                     1001 + YB_ENGINE_PLAN_LATE_NS);
+    assert_int_equal(yb_engine_plan_begin_ns(1400, 10, 1300), 1300); /* The step was cut short. */
 }
 
 int
@@ -467,6 +492,7 @@ main(void)
         cmocka_unit_test(test_engine_parts__what_waits_for_its_load_is_passed_by_while_a_step_fits),
         cmocka_unit_test(
             test_engine_parts__time_sliced_takes_prompts_while_answers_are_ahead_of_their_pace),
+        cmocka_unit_test(test_engine_parts__a_step_follows_the_one_before),
         cmocka_unit_test(test_engine_parts__orders_that_are_none_are_refused),
         cmocka_unit_test(test_engine_parts__an_order_ends_as_its_blocks_came),
         cmocka_unit_test(test_engine_parts__a_stream_is_judged_where_the_answer_goes_on),

@@ -133,7 +133,7 @@ struct yb_wire_conductor_instruction {
     uint64_t id; /* Unique in this conductor. */
     uint64_t bytes; /* How many. */
     uint64_t not_before_us; /* 0: at once. */
-    uint64_t deadline_us; /* When the request wants it. */
+    uint64_t deadline_us; /* When the request wants it; 0: whenever it comes. */
     uint64_t ready_us; /* When it is expected. */
     uint32_t first; /* The first block. */
     uint32_t count; /* How many. */
