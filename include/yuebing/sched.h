@@ -237,7 +237,8 @@ YB_API const struct yb_sched_gpu *yb_sched_catalog_find_gpu(const struct yb_sche
 
 /* Fill in what a model costs on `gpus` devices (1 .. 4096): the measured coefficients where the
  * catalog has such for these, or else the peak rates times the efficiencies. Fails with NOT_FOUND
- * or INVALID. */
+ * or INVALID: what the rows have is not enough. Where the weights leave no room for KV on these
+ * devices, kv_tokens_max is 0: the model does not fit. */
 YB_API YB_CHECKED enum yb_status yb_sched_catalog_cost(const struct yb_sched_catalog *catalog,
                                                        const char *model, const char *gpu,
                                                        uint32_t gpus,

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "cli/catalog.h"
 #include "cli/output.h"
 #include "cli/simulate.h"
 #include "sim/advise.h"
@@ -31,6 +32,7 @@ const struct yb_cli_option yb_cli_advise_options[] = {
     {"tpot-slo-ms", "MS", "objective for each further token (100)"},
     {"trace", "FILE", "what is asked of the cluster; else a generated trace"},
     {"like", "KIND", "generated: conversation, toolagent or synthetic (conversation)"},
+    YB_CLI_CATALOG_OPTION,
     YB_CLI_TRACE_OPTIONS,
     {NULL, NULL, NULL},
 };
@@ -92,16 +94,16 @@ read_settings(struct advice *advice)
             status = yb_settings_set(settings, setting_names[i], text, message);
         }
     }
-    if (status == YB_OK) {
-        status = yb_settings_scenario(settings, NULL, &scenario, message);
-    }
-    if (status == YB_OK && (scenario.instances == 0 || scenario.sched.ttft_slo_ns == 0 ||
-                            scenario.sched.tpot_slo_ns == 0)) {
+    if (status == YB_OK && (settings->instances.number == 0 || settings->ttft_slo.number == 0 ||
+                            settings->tpot_slo.number == 0)) {
         snprintf(message, sizeof(message), "instances, --ttft-slo and --tpot-slo-ms cannot be 0");
         status = YB_INVALID;
     }
     if (status != YB_OK) {
         fprintf(advice->cli->err, "yuebing advise: --%s\n", message);
+        return false;
+    }
+    if (!yb_simulate_scenario(advice->cli, settings, &scenario)) {
         return false;
     }
     advice->one = (struct yb_advise_case){

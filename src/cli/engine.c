@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/catalog.h"
 #include "cli/cli.h"
 #include "cli/store.h"
 #include "client/beside.h"
@@ -27,6 +28,7 @@
 
 const struct yb_cli_option yb_cli_engine_options[] = {
     {"model", "NAME", "what it stands for, of the catalog; default llama-3-70b"},
+    YB_CLI_CATALOG_OPTION,
     {"gpu", "NAME", "on which devices, of the catalog; default a800"},
     {"gpus", "N", "how many; default 8"},
     {"roles", "WORD", "both (default), prefill or decode: what a conductor sends it"},
@@ -132,18 +134,19 @@ scaled(const struct yb_engine_options *options, uint32_t pool_blocks)
 static int
 read_cost(struct stand *stand, uint64_t gpus)
 {
-    const struct yb_cli *cli = stand->cli;
+    struct yb_cli *cli = stand->cli;
     const char *model = option_or(cli, "model", "llama-3-70b");
     const char *gpu = option_or(cli, "gpu", "a800");
-    struct yb_sched_catalog *catalog = NULL;
-    enum yb_status status = yb_sched_catalog_create(&catalog);
+    struct yb_sched_catalog *catalog;
+    enum yb_status status;
 
-    if (status == YB_OK) {
-        status = yb_sched_catalog_cost(catalog, model, gpu, (uint32_t)gpus, &stand->options.cost);
+    if (!yb_cli_catalog(cli, &catalog)) {
+        return YB_CLI_EXIT_REFUSED;
     }
-    if (status == YB_NOT_FOUND) {
-        fprintf(cli->err,
-                "yuebing engine: the catalog has no model %s on a device %s; models:", model, gpu);
+    status = yb_sched_catalog_cost(catalog, model, gpu, (uint32_t)gpus, &stand->options.cost);
+    if (status != YB_OK) {
+        fprintf(cli->err, "yuebing engine: the catalog has no cost of %s on %s; models:", model,
+                gpu);
         for (uint32_t i = 0; yb_sched_catalog_model(catalog, i) != NULL; i++) {
             fprintf(cli->err, " %s", yb_sched_catalog_model(catalog, i)->name);
         }
@@ -153,9 +156,7 @@ read_cost(struct stand *stand, uint64_t gpus)
         }
         fprintf(cli->err, "\n");
     }
-    if (catalog != NULL) {
-        yb_sched_catalog_destroy(&catalog);
-    }
+    yb_sched_catalog_destroy(&catalog);
     stand->options.model = model;
     return status == YB_OK ? 0 : YB_CLI_EXIT_REFUSED;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cli/catalog.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "sim/settings.h"
@@ -42,6 +43,7 @@ const struct yb_cli_option yb_cli_simulate_options[] = {
     {"csv", "FILE", "TRACE: write a line for each request"},
     {"report", "FILE", "TRACE: write a page with charts that needs nothing else"},
     YB_CLI_TRACE_OPTIONS,
+    YB_CLI_CATALOG_OPTION,
 #define X(member, name, kind, value, argument, help) \
     {name, argument, "TRACE: " help " (" value ")"},
     YB_SETTINGS_MAP(X)

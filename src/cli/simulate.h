@@ -43,6 +43,11 @@ const char *yb_simulate_traces(const struct yb_cli *cli);
 /* Read the options that are settings (sim/settings.h). Returns false after saying what is wrong. */
 bool yb_simulate_settings(struct yb_cli *cli, struct yb_settings *settings_out);
 
+/* Make a scenario of settings, with the models and devices of --catalog; it borrows names of the
+ * settings. Returns false after saying what is wrong. */
+bool yb_simulate_scenario(struct yb_cli *cli, const struct yb_settings *settings,
+                          struct yb_scenario *scenario_out);
+
 /* What a run is known by, for its reports. */
 struct yb_simulate_shown {
     const char *trace_name;

@@ -5,13 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "cli/catalog.h"
 #include "cli/output.h"
 #include "cli/simulate.h"
 #include "sim/paper.h"
-
-#define CONFIG_BYTES_MAX (1u << 20)
 
 static json_t *
 row_json(const struct yb_paper_row *row)
@@ -103,34 +101,6 @@ print_table(struct yb_cli *cli, const struct yb_papers *papers)
     return added ? 0 : YB_CLI_EXIT_FAILED;
 }
 
-/* Read a whole file; NULL after saying why not. The caller frees it. */
-static char *
-read_config(struct yb_cli *cli, const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = malloc(CONFIG_BYTES_MAX + 1);
-    size_t bytes;
-
-    if (file == NULL || text == NULL) {
-        fprintf(cli->err, "yuebing simulate: cannot read %s: %m\n", path);
-        if (file != NULL) {
-            fclose(file);
-        }
-        free(text);
-        return NULL;
-    }
-    bytes = fread(text, 1, CONFIG_BYTES_MAX + 1, file);
-    if (ferror(file) != 0 || bytes > CONFIG_BYTES_MAX) {
-        fprintf(cli->err, "yuebing simulate: cannot read %s, or it is longer than 1 MiB\n", path);
-        free(text);
-        text = NULL;
-    } else {
-        text[bytes] = '\0';
-    }
-    fclose(file);
-    return text;
-}
-
 static void
 show_progress(void *context, uint32_t done, uint32_t all)
 {
@@ -168,7 +138,7 @@ yb_simulate_papers(struct yb_cli *cli)
     int code = YB_CLI_EXIT_REFUSED;
 
     if (path != NULL) {
-        config = read_config(cli, path);
+        config = yb_cli_read_text(cli, path);
         if (config == NULL) {
             return YB_CLI_EXIT_REFUSED;
         }

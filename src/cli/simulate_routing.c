@@ -25,6 +25,7 @@ struct routing {
     struct yb_cli *cli;
     const char *path;
     struct yb_settings settings;
+    struct yb_scenario scenario; /* Of the settings; policy and seed are those of the run. */
     struct yb_trace_options trace_options;
     const char *policies[POLICIES_MAX];
     double loads[LOADS_MAX];
@@ -105,6 +106,7 @@ read_options(struct routing *routing)
 
     routing->seeds = 1;
     return yb_simulate_settings(cli, &routing->settings) &&
+           yb_simulate_scenario(cli, &routing->settings, &routing->scenario) &&
            yb_simulate_trace_options(cli, &routing->trace_options) &&
            yb_cli_option_number(cli, "seeds", 1, SEEDS_MAX, &routing->seeds) &&
            take_list(routing, yb_cli_option(cli, "routing"), take_policy) &&
@@ -161,16 +163,11 @@ static bool
 run_one(struct routing *routing, const struct yb_trace *trace, const char *policy,
         double figures[FIGURES])
 {
-    char message[YB_SETTINGS_MESSAGE_MAX] = "";
-    struct yb_scenario scenario;
+    char message[YB_SIMULATOR_MESSAGE_MAX];
     struct yb_result result = {0};
-    enum yb_status status = yb_settings_scenario(&routing->settings, NULL, &scenario, message);
 
-    if (status == YB_OK) {
-        scenario.sched.routing = policy;
-        status = yb_simulator_run(&scenario, trace, &result, message);
-    }
-    if (status != YB_OK) {
+    routing->scenario.sched.routing = policy;
+    if (yb_simulator_run(&routing->scenario, trace, &result, message) != YB_OK) {
         fprintf(routing->cli->err, "yuebing simulate: %s\n", message);
         return false;
     }
@@ -194,7 +191,7 @@ run_load(struct routing *routing, double load, struct yb_output_progress *progre
         struct yb_trace *trace = NULL;
 
         options.seed = seed;
-        routing->settings.seed = seed;
+        routing->scenario.seed = seed;
         if (yb_trace_open(routing->path, &options, &trace, message) != YB_OK) {
             fprintf(routing->cli->err, "yuebing simulate: %s\n", message);
             return false;

@@ -6,8 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/catalog.h"
 #include "cli/output.h"
 #include "cli/simulate.h"
+
+bool
+yb_simulate_scenario(struct yb_cli *cli, const struct yb_settings *settings,
+                     struct yb_scenario *scenario_out)
+{
+    struct yb_sched_catalog *catalog;
+    char message[YB_SETTINGS_MESSAGE_MAX];
+    enum yb_status status;
+
+    if (!yb_cli_catalog(cli, &catalog)) {
+        return false;
+    }
+    status = yb_settings_scenario(settings, catalog, scenario_out, message);
+    yb_sched_catalog_destroy(&catalog);
+    if (status != YB_OK) {
+        fprintf(cli->err, "yuebing %s: %s\n", cli->command->name, message);
+    }
+    return status == YB_OK;
+}
 
 bool
 yb_simulate_settings(struct yb_cli *cli, struct yb_settings *settings_out)
@@ -288,14 +308,12 @@ yb_simulate_run(struct yb_cli *cli, const char *path)
     uint64_t start_ns;
     int code = YB_CLI_EXIT_REFUSED;
 
-    if (!yb_simulate_settings(cli, &settings) || !yb_simulate_trace(cli, path, &trace)) {
+    if (!yb_simulate_settings(cli, &settings) || !yb_simulate_scenario(cli, &settings, &scenario) ||
+        !yb_simulate_trace(cli, path, &trace)) {
         return YB_CLI_EXIT_REFUSED;
     }
-    status = yb_settings_scenario(&settings, NULL, &scenario, message);
     start_ns = yb_clock_now(clock);
-    if (status == YB_OK) {
-        status = run_shown(cli, &scenario, trace, &result, message);
-    }
+    status = run_shown(cli, &scenario, trace, &result, message);
     if (status != YB_OK) {
         fprintf(cli->err, "yuebing simulate: %s\n", message);
     } else {

@@ -194,8 +194,8 @@ set_cost(const struct yb_settings *settings, const struct yb_sched_catalog *cata
          struct yb_scenario *scenario, char *message)
 {
     const char *text = settings->gpu.text;
+    const struct yb_sched_model *model;
     const struct yb_sched_gpu *gpu;
-    enum yb_status status;
     char *end;
     unsigned long count = strtoul(text, &end, 10);
 
@@ -204,18 +204,27 @@ set_cost(const struct yb_settings *settings, const struct yb_sched_catalog *cata
     } else {
         text = end + 1;
     }
+    model = yb_sched_catalog_find_model(catalog, settings->model.text);
     gpu = yb_sched_catalog_find_gpu(catalog, text);
-    status = count == 0 || count > GPUS_MAX
-                 ? YB_INVALID
-                 : yb_sched_catalog_cost(catalog, settings->model.text, text, (uint32_t)count,
-                                         &scenario->cost);
-    if (status == YB_NO_MEMORY) {
-        return status;
-    }
-    if (status != YB_OK || gpu == NULL) {
+    if (count == 0 || count > GPUS_MAX || model == NULL || gpu == NULL) {
         snprintf(message, YB_SETTINGS_MESSAGE_MAX,
                  "no cost of %s on %s; models:", settings->model.text, settings->gpu.text);
         list_known(catalog, message);
+        return YB_INVALID;
+    }
+    if (yb_sched_catalog_cost(catalog, model->name, gpu->name, (uint32_t)count, &scenario->cost) !=
+        YB_OK) {
+        snprintf(message, YB_SETTINGS_MESSAGE_MAX,
+                 "what the catalog has of %s and %s is not enough: kv_bytes, tflops, memory_tb_s "
+                 "and efficiencies above 0 are needed",
+                 model->name, gpu->name);
+        return YB_INVALID;
+    }
+    if (scenario->cost.kv_tokens_max == 0) {
+        snprintf(message, YB_SETTINGS_MESSAGE_MAX,
+                 "%s does not fit on %s: %.4g GB of weights, %.4g GB of memory", model->name,
+                 settings->gpu.text, model->weight_bytes / 1e9,
+                 gpu->memory_bytes * (double)count / 1e9);
         return YB_INVALID;
     }
     scenario->cost.prefill_base_ns += settings->base_ms.number * 1e6;
@@ -289,6 +298,8 @@ yb_settings_scenario(const struct yb_settings *settings, const struct yb_sched_c
                 .ttft_slo_ns = (uint64_t)(settings->ttft_slo.number * 1e9),
                 .tpot_slo_ns = (uint64_t)(settings->tpot_slo.number * 1e6),
                 .fetch_threshold = settings->threshold.number,
+                .near_best = settings->near_best.number > 0 ? settings->near_best.number : -1,
+                .rack_cost_ns = (uint64_t)(settings->rack_cost.number * 1e3),
                 .weight = settings->weight.number,
                 .spread_max = (uint32_t)settings->spread.number,
                 .no_detector = settings->no_detector.number > 0,

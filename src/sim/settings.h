@@ -67,6 +67,10 @@
     X(tpot_slo, "tpot-slo-ms", REAL, "0", "MS", "objective for each further token; 0: none")       \
     X(threshold, "fetch-threshold", REAL, "0", "RATIO",                                            \
       "policy mooncake: fetch from whom has so many times more")                                   \
+    X(near_best, "near-best", REAL, "0.02", "SHARE",                                               \
+      "policy ready: of places within that share of the best first token the least busy")          \
+    X(rack_cost, "rack-cost-us", REAL, "0", "US",                                                  \
+      "policy ready: what a transfer between racks costs beside its time")                         \
     X(weight, "weight", REAL, "0", "W", "of policies that have one; 0: theirs")                    \
     X(spread, "spread", COUNT, "0", "N", "of policies that bound how loads differ; 0: theirs")     \
     X(in_order, "in-order", FLAG, "no", "yes|no",                                                  \

@@ -101,6 +101,57 @@ def _():
     expect(not demo_folders(done.pid), "a folder was left behind")
 
 
+MODELS = """; A model and devices of one's own.
+[model mine]
+layers = 48
+kv_bytes = 196608
+token_gflops = 26.2
+pair_flops = 4.92e5
+weight_gb = 29.5
+step_gb = 29.5
+[gpu ours]
+tflops = 500
+memory_tb_s = 2.4
+memory_gb = 96
+host_gb_s = 32
+[cost mine on 4 ours]
+prefill_token_us = 90
+step_base_ms = 20
+"""
+
+
+@case("a file of models and devices is known to simulate, advise and the engine")
+def _():
+    with folder() as path:
+        made = run("trace", "gen", "--like", "toolagent", "--requests", "50", "--seed", "1")
+        for name, text in (("trace", made.out), ("models", MODELS), ("bad", "[model x]\nlayer=1\n"),
+                           ("little", "[model mine]\nlayers = 2\n")):
+            with open(path + "/" + name, "w", encoding="ascii") as file:
+                file.write(text)
+        asked = ["--model", "mine", "--gpu", "4xours"]
+        models, trace = ["--catalog", path + "/models"], path + "/trace"
+        commands = (["simulate", trace], ["simulate", trace, "--routing", "ready"],
+                    ["advise", "--trace", trace])
+        for words in commands:
+            done = run(*words, *asked, *models, "--json")
+            expect(done.code == 0, done.err)
+            done = run(*words, *asked)
+            expect(done.code == 2 and "no cost of mine on 4xours" in done.err, done.err)
+            done = run(*words, "--catalog", path + "/bad")
+            expect(done.code == 2 and f"{path}/bad:2: " in done.err, done.err)
+            done = run(*words, "--catalog", path + "/little", "--model", "mine")
+            expect(done.code == 2 and "is not enough: kv_bytes" in done.err, done.err)
+            done = run(*words, "--catalog", path + "/none")
+            expect(done.code == 2 and f"cannot read {path}/none" in done.err, done.err)
+            done = run(*words, "--gpu", "1xl20")
+            expect(done.code == 2 and "does not fit on 1xl20" in done.err, done.err)
+        told = run("advise", "--trace", trace, *asked, *models, "--json").json()
+        computed = told["prefixes"][0]["compute_s"]
+        expect(abs(computed / (told["prefixes"][0]["tokens"] * 90e-6) - 1) < 1e-6, str(told))
+        done = run("engine", *models, "--model", "mine", "--gpu", "abacus")
+        expect(done.code == 2 and " mine" in done.err and " ours" in done.err, done.err)
+
+
 @case("policies of routing stand beside each other on a short trace, the same each time")
 def _():
     with folder() as path:

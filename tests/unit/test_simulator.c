@@ -562,6 +562,27 @@ test_simulator__settings_are_understood_or_refused_by_name(void **state)
     assert_int_equal(yb_settings_set(&settings, "gpu", "8xabacus", message), YB_OK);
     assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_INVALID);
     assert_non_null(strstr(message, "abacus"));
+    assert_int_equal(yb_settings_set(&settings, "gpu", "1xl20", message), YB_OK);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_INVALID);
+    assert_non_null(strstr(message, "does not fit on 1xl20"));
+}
+
+static void
+test_simulator__settings_say_how_near_the_best_is_as_good(void **state)
+{
+    struct yb_settings settings;
+    struct yb_scenario scenario;
+    char message[YB_SETTINGS_MESSAGE_MAX];
+
+    (void)state;
+    yb_settings_init(&settings);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_OK);
+    assert_true(scenario.sched.near_best == 0.02 && scenario.sched.rack_cost_ns == 0);
+    assert_int_equal(yb_settings_set(&settings, "near-best", "0", message), YB_OK);
+    assert_int_equal(yb_settings_set(&settings, "rack-cost-us", "250", message), YB_OK);
+    assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_OK);
+    assert_true(scenario.sched.near_best < 0); /* To the library 0 is the default. */
+    assert_int_equal(scenario.sched.rack_cost_ns, 250000);
 }
 
 /* ---- papers ---------------------------------------------------------------------------------- */
@@ -718,6 +739,7 @@ main(void)
         cmocka_unit_test(test_simulator__events_grow_with_requests_and_not_with_instances),
         cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(test_simulator__settings_are_understood_or_refused_by_name),
+        cmocka_unit_test(test_simulator__settings_say_how_near_the_best_is_as_good),
         cmocka_unit_test(test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism),
         cmocka_unit_test(test_simulator__papers_that_run_side_by_side_are_told_in_their_order),
         cmocka_unit_test(test_simulator__without_traces_rows_say_so_and_the_formula_stands),
