@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "sim/never_worse.h"
@@ -587,6 +588,17 @@ test_simulator__settings_say_how_near_the_best_is_as_good(void **state)
 
 /* ---- papers ---------------------------------------------------------------------------------- */
 
+/* Of 20 gaps the two longest count: of 28 ms each, the first 40 ms longer. */
+static void
+test_simulator__mooncakes_tbt_is_the_mean_of_the_longest_tenth(void **state)
+{
+    (void)state;
+    assert_true(fabs(yb_paper_tbt_ns(30e6, 40e6, 21) - 48e6) < 1);
+    assert_true(fabs(yb_paper_tbt_ns(68e6, 40e6, 2) - 68e6) < 1); /* One gap is all there is. */
+    assert_true(fabs(yb_paper_tbt_ns(28e6, 0, 300) - 28e6) < 1);
+    assert_true(yb_paper_tbt_ns(0, 0, 1) == 0 && yb_paper_tbt_ns(0, 0, 0) == 0);
+}
+
 static void
 test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism(void **state)
 {
@@ -740,6 +752,7 @@ main(void)
         cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(test_simulator__settings_are_understood_or_refused_by_name),
         cmocka_unit_test(test_simulator__settings_say_how_near_the_best_is_as_good),
+        cmocka_unit_test(test_simulator__mooncakes_tbt_is_the_mean_of_the_longest_tenth),
         cmocka_unit_test(test_simulator__an_order_counts_only_if_it_is_gone_without_the_mechanism),
         cmocka_unit_test(test_simulator__papers_that_run_side_by_side_are_told_in_their_order),
         cmocka_unit_test(test_simulator__without_traces_rows_say_so_and_the_formula_stands),
