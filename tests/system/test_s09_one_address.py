@@ -14,21 +14,28 @@ def _():
         regions = []
         for number, engine in enumerate(engines):
             engine.memory("x", BYTES, 100 + number)
-            engine.memory("y", 16 * BYTES)
-            regions.append((engine.register("x"), engine.register("y")))
+            read = engine.register("x")
+            written = []  # By whom.
+            for other in range(len(engines)):
+                engine.memory(f"y{other}", 2 * BYTES)
+                written.append(engine.register(f"y{other}"))
+            regions.append((read, written))
+        peers = [[engine.open(target.address) for target in engines] for engine in engines]
         for number, engine in enumerate(engines):
-            for other, target in enumerate(engines):
-                peer = engine.open(target.address)
+            for other, peer in enumerate(peers[number]):
                 engine.load(peer, 3, "read", regions[other][0], BYTES, 100 + other, ms=10000)
-                engine.load(peer, 2, "write", regions[other][1], BYTES, 200 + number, ms=10000,
-                            step=BYTES)
+                engine.load(peer, 2, "write", regions[other][1][number], BYTES, 200 + number,
+                            ms=10000, step=BYTES)
         window(SECONDS)
-        for engine in engines:
-            until(lambda e=engine: e.loads().ok > 20, "it goes on")
+        for engine, to in zip(engines, peers):
+            for peer in to:
+                until(lambda e=engine, p=peer: e.loads(p).ok > 20, "it goes on")
             found = engine.unload()
             expect(found.wrong == 0 and found.failed == 0 and found.late == 0, f"{found}")
         for number, engine in enumerate(engines):
             engine.do("check", "x", 100 + number, 0, BYTES)
+            for other in range(len(engines)):
+                engine.do("check", f"y{other}", 200 + other, 0, 2 * BYTES)
 
 
 main()
