@@ -127,7 +127,7 @@ class Client:
     def __exit__(self, kind, *_):
         if self.killed or self.process.poll() is not None:
             self.close_pipes()
-            expect(self.killed or kind is not None or self.process.returncode == 0,
+            expect(self.killed or self.process.returncode == 0,
                    f"the driver ended with {self.process.returncode}: {self.errors[-2000:]}")
             return
         if kind is not None:
@@ -237,7 +237,7 @@ class Role(Serve):
             return
         if self.stopped:
             self.go_on()
-        if kind is not None:
+        if kind is not None and self.process.poll() is None:
             self.kill()
             return
         super().__exit__(kind)

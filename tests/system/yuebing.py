@@ -214,9 +214,10 @@ class Serve:
         return self if self.ready else self.begin()
 
     def __exit__(self, kind, *_):
+        ended = self.process.poll() is not None  # By itself: that is why, whatever was seen of it.
         code = self.stop()
-        if kind is None:
-            expect(code == 0, f"serve ended with {code}: {self.log[-20:]}")
+        if kind is None or ended:
+            expect(code == 0, f"serve ended with {code}: {self.log[-60:]}")
 
     @property
     def address(self):
