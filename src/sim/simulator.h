@@ -60,7 +60,8 @@ struct yb_scenario {
     uint32_t decode_instances; /* disaggregated: those that decode. 0 there: answers end with their
                                   first token. */
     uint32_t conductors;       /* 0: 1. Requests go to them in turns. */
-    uint32_t chunk_tokens;     /* Of prefill beside decode; 0: whole prompts. */
+    uint32_t chunk_tokens;     /* Of prefill beside decode; 0: whole prompts, as who takes turns
+                                  (time-sliced) computes them anyway. */
     uint32_t batch_max;
     bool in_order;   /* Engines begin jobs in the order of their coming, ready or not. */
     bool no_overlap; /* Nothing is computed before all is loaded. */

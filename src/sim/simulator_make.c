@@ -54,6 +54,13 @@ link_of(const struct yb_scenario *scenario, enum yb_fabric_kind kind)
                                   .latency_ns = scenario->latency_ns[kind]};
 }
 
+/* Of a prompt in one step; 0: all of it. */
+static uint32_t
+piece_tokens(const struct yb_scenario *scenario)
+{
+    return scenario->sched.mode == YB_SCHED_MODE_TIME_SLICED ? 0 : scenario->chunk_tokens;
+}
+
 static enum yb_status
 set_places(const struct yb_simulator *simulator, struct yb_sched *sched)
 {
@@ -63,7 +70,7 @@ set_places(const struct yb_simulator *simulator, struct yb_sched *sched)
     struct yb_sched_cost cost = scenario->cost;
     enum yb_status status;
 
-    cost.pass_tokens = scenario->chunk_tokens;
+    cost.pass_tokens = piece_tokens(scenario);
     status = yb_sched_set_cost(sched, 0, &cost);
 
     for (uint32_t i = 0; i < simulator->place_count && status == YB_OK; i++) {
@@ -161,7 +168,7 @@ make_place(struct yb_simulator *simulator, uint32_t index)
     uint64_t room = scenario->cost.kv_tokens_max;
     struct yb_instance_options options = {
         .cost = &scenario->cost,
-        .chunk_tokens = scenario->chunk_tokens,
+        .chunk_tokens = piece_tokens(scenario),
         .batch_max = scenario->batch_max,
         .kv_tokens = room == 0                        ? 0
                      : room > scenario->device_tokens ? room - scenario->device_tokens

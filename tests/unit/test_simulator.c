@@ -122,6 +122,29 @@ test_simulator__a_prompt_that_came_before_costs_its_last_token(void **state)
     yb_trace_destroy(&trace);
 }
 
+/* A step is never mixed with a piece of a prompt. */
+static void
+test_simulator__who_takes_turns_computes_whole_prompts(void **state)
+{
+    struct yb_trace *trace =
+        trace_of((const struct asked[]){{0, 0, 100, 1000}, {150000, 1, 100, 2}}, 2);
+    struct yb_scenario scenario = plain();
+    struct yb_result mixed;
+    struct yb_result turns;
+
+    (void)state;
+    scenario.chunk_tokens = 10;
+    mixed = run(&scenario, trace);
+    scenario.sched.mode = YB_SCHED_MODE_TIME_SLICED;
+    turns = run(&scenario, trace);
+    assert_true(turns.ttft_ns[1] >= 100000 && turns.ttft_ns[1] < 100000 + 1000);
+    assert_true(turns.tbt.max_ns >= 100000); /* The first one's answer stands still meanwhile, */
+    assert_true(mixed.tbt.max_ns < 12000);   /* and otherwise goes on beside each piece. */
+    yb_result_fini(&mixed);
+    yb_result_fini(&turns);
+    yb_trace_destroy(&trace);
+}
+
 static void
 test_simulator__what_lies_in_dram_is_loaded_while_layers_are_computed(void **state)
 {
@@ -750,6 +773,7 @@ main(void)
         cmocka_unit_test(test_simulator__who_hears_how_far_a_run_is_changes_nothing_of_it),
         cmocka_unit_test(test_simulator__events_grow_with_requests_and_not_with_instances),
         cmocka_unit_test(test_simulator__what_makes_no_sense_is_refused_with_the_reason),
+        cmocka_unit_test(test_simulator__who_takes_turns_computes_whole_prompts),
         cmocka_unit_test(test_simulator__settings_are_understood_or_refused_by_name),
         cmocka_unit_test(test_simulator__settings_say_how_near_the_best_is_as_good),
         cmocka_unit_test(test_simulator__mooncakes_tbt_is_the_mean_of_the_longest_tenth),
