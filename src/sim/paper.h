@@ -164,9 +164,9 @@ struct yb_paper_order {
 void yb_paper_add_order(struct yb_papers *papers, struct yb_paper_row row,
                         const struct yb_paper_order *order);
 
-/* Return what Mooncake calls the TBT of an answer: the mean of the longest tenth of the gaps between
- * its tokens, of which the mean is `tpot_ns`. The first holds `turn_ns`, until decode began; the
- * others are so much alike that their mean stands for each. 0 for less than two tokens. */
+/* Return what Mooncake calls the TBT of an answer: the mean of the longest tenth of its tokens'
+ * gaps, of which the mean is `tpot_ns`. The first holds `turn_ns`, until decode began; the others
+ * are so much alike that their mean stands for each. 0 for less than two tokens. */
 double yb_paper_tbt_ns(double tpot_ns, double turn_ns, uint32_t output_tokens);
 
 #define X(name) YB_CHECKED enum yb_status yb_paper_##name(struct yb_papers *papers);
