@@ -68,10 +68,11 @@ extern "C" {
 #define YB_SCHED_COSTS_MAX          64u
 #define YB_SCHED_REQUEST_BLOCKS_MAX (1u << 17)
 #define YB_SCHED_INSTRUCTIONS_MAX   8u
+#define YB_SCHED_SOURCES_MAX        4u
 #define YB_SCHED_NAME_MAX           32u
 
 #define YB_SCHED_NONE   UINT32_MAX        /* No place. */
-#define YB_SCHED_SHARED (UINT32_MAX - 1u) /* The object store. */
+#define YB_SCHED_SHARED (UINT32_MAX - 1u) /* The object store; as a source: several (`gather`). */
 
 /* Nearest first. */
 /* clang-format off */
@@ -354,6 +355,13 @@ struct yb_sched_instruction {
     uint64_t ready_ns;      /* When it is expected. */
 };
 
+/* Where some of the blocks of a request lie that are gathered. */
+struct yb_sched_source {
+    uint32_t from; /* A place, or YB_SCHED_SHARED. */
+    uint32_t tier;
+    uint32_t blocks;
+};
+
 struct yb_sched_decision {
     uint64_t number;  /* 0 until commit; then of this conductor's: 1, 2, 3, ... */
     bool accepted;    /* If not, only `reason`, `number` and the estimates mean something. */
@@ -370,7 +378,9 @@ struct yb_sched_decision {
     uint32_t local_blocks; /* Reused from the place's own tiers. */
     uint32_t reuse_blocks; /* Those, and what is fetched behind them. */
     uint32_t source;       /* YB_SCHED_NONE: nothing is fetched. */
-    uint32_t source_tier;
+    uint32_t source_tier;  /* Of several: the farthest. */
+    uint32_t source_count; /* With `gather`: those behind `source`, the object store among them. */
+    struct yb_sched_source sources[YB_SCHED_SOURCES_MAX];
     uint32_t reuse_tokens;
     uint32_t best_blocks; /* The longest run anywhere, and where. */
     uint32_t best;
@@ -412,6 +422,8 @@ struct yb_sched_options {
     uint64_t seed;
     uint64_t ttft_slo_ns; /* 0: none. */
     uint64_t tpot_slo_ns; /* 0: none. */
+    bool gather;          /* What is fetched comes block by block from where it lies, at how many
+                                  places it may be; otherwise all of it from one that has a run. */
     bool exact;           /* Look at each block of a prompt, also where places may have gaps in
                                   their runs; otherwise runs are found by jumping (S6 below). */
 

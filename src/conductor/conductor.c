@@ -181,6 +181,7 @@ sched_options(const struct yb_conductor *conductor)
         .holders_bytes_max = HOLDERS_BYTES_MIN + HOLDERS_BYTES * options->blocks_max,
         .pending_max = options->pending_max,
         .block_tokens = options->block_tokens,
+        .gather = true, /* As clients do: each block is fetched from where it is there first. */
         .conductor = options->conductor,
         .seed = options->seed,
         .ttft_slo_ns = options->ttft_slo_ns,

@@ -175,8 +175,7 @@ yb_engine_store_locked(struct yb_engine_request *request, uint32_t first, uint32
         if (!engine->options.one_class) {
             store->call.work_class = YB_CLASS_THROUGHPUT; /* Nobody waits for its first token. */
         }
-        /* The conductor takes what it is told of: blocks of a prompt in one node's memory are a run
-         * there. Anywhere in a pool they would be found only in the object store. */
+        /* The next request that shares them comes here, if it can: there they are near. */
         store->call.put.preferred = engine->puts_at[0] != NULL ? engine->puts_at : NULL;
         store->span.work_class = (uint8_t)store->call.work_class;
         store->count = count;

@@ -151,6 +151,15 @@ yb_sched_view_fill(const struct yb_sched *sched, struct yb_sched_scratch *scratc
     view->object_blocks = match.object_run;
     view->reach_blocks =
         view->best_blocks > match.object_run ? view->best_blocks : match.object_run;
+    view->index = sched->index;
+    view->stretch_count = match.stretch_count;
+    memcpy(view->stretches, match.stretches, match.stretch_count * sizeof(match.stretches[0]));
+    view->pool_blocks = view->reach_blocks;
+    if (sched->options.gather && match.stretch_count > 0) {
+        view->pool_blocks = match.stretches[match.stretch_count - 1].end;
+        view->reach_blocks =
+            view->pool_blocks > view->reach_blocks ? view->pool_blocks : view->reach_blocks;
+    }
     for (uint32_t i = 0; i < view->coming_count && !sched->options.no_soon; i++) {
         view->reach_blocks =
             view->coming[i].end > view->reach_blocks ? view->coming[i].end : view->reach_blocks;
@@ -210,6 +219,27 @@ choose_decode(const struct yb_sched *sched, const struct yb_sched_view *view,
     return yb_sched_decode_least(view, plan);
 }
 
+/* What is gathered from one place alone comes from there, like anything else. */
+static void
+write_sources(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
+              struct yb_sched_decision *decision)
+{
+    struct yb_sched_gathered gathered;
+
+    yb_sched_view_gather(view, plan->place, plan->local_blocks, plan->reuse_blocks, &gathered);
+    decision->source_tier = YB_SCHED_TIER_DEVICE;
+    for (uint32_t i = 0; i < gathered.count; i++) {
+        decision->sources[i] = gathered.sources[i].at;
+        decision->source_tier = gathered.sources[i].at.tier > decision->source_tier
+                                    ? gathered.sources[i].at.tier
+                                    : decision->source_tier;
+    }
+    decision->source_count = gathered.count;
+    if (gathered.count == 1) {
+        decision->source = gathered.sources[0].at.from;
+    }
+}
+
 static void
 write_plan(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
            struct yb_sched_decision *decision)
@@ -228,7 +258,9 @@ write_plan(const struct yb_sched_view *view, const struct yb_sched_plan *plan,
     decision->reuse_blocks = plan->reuse_blocks;
     decision->source = plan->source;
     decision->source_tier = YB_SCHED_TIER_DRAM;
-    if (plan->source == YB_SCHED_SHARED) {
+    if (plan->source == YB_SCHED_SHARED && view->options->gather) {
+        write_sources(view, plan, decision);
+    } else if (plan->source == YB_SCHED_SHARED) {
         decision->source_tier = YB_SCHED_TIER_OBJECT;
     } else if (plan->source != YB_SCHED_NONE &&
                view->hits[plan->source].run[YB_SCHED_TIER_DRAM] < plan->reuse_blocks) {
@@ -311,9 +343,13 @@ yb_sched_decide(const struct yb_sched *sched, struct yb_sched_scratch *scratch,
 static bool
 is_still_there(const struct yb_sched *sched, const struct yb_sched_decision *decision)
 {
-    uint32_t places[3] = {decision->prefill, decision->decode, decision->source};
+    uint32_t places[3 + YB_SCHED_SOURCES_MAX] = {decision->prefill, decision->decode,
+                                                 decision->source};
 
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < decision->source_count; i++) {
+        places[3 + i] = decision->sources[i].from;
+    }
+    for (uint32_t i = 0; i < 3 + decision->source_count; i++) {
         if (places[i] == YB_SCHED_NONE || places[i] == YB_SCHED_SHARED) {
             continue;
         }

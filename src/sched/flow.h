@@ -15,7 +15,7 @@
 
 #include "yuebing/sched.h"
 
-#define YB_SCHED_FLOWS_MAX 4u
+#define YB_SCHED_FLOWS_MAX 7u
 
 /* Tokens first .. end - 1 arrive one after the other, from base_ns on. */
 struct yb_sched_flow {

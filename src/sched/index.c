@@ -632,6 +632,38 @@ note_coming(struct yb_sched_index_match *match, uint32_t aux, uint32_t first, ui
     }
 }
 
+/* The blocks first .. end - 1 lie at the same places, behind those that were noted before. */
+static void
+note_stretch(struct yb_sched_index_match *match, struct step step, uint32_t first, uint32_t end)
+{
+    const bool object = (step.aux & AUX_OBJECT) != 0;
+    struct yb_sched_stretch *last =
+        match->stretch_count > 0 ? &match->stretches[match->stretch_count - 1] : NULL;
+
+    if ((step.set == 0 && !object) || first != (last != NULL ? last->end : 0)) {
+        return; /* It lies nowhere, or what is before it does. */
+    }
+    if (last != NULL && last->set == step.set && last->object == object) {
+        last->end = end;
+    } else if (match->stretch_count + 1 < YB_SCHED_STRETCHES_MAX) {
+        match->stretches[match->stretch_count++] =
+            (struct yb_sched_stretch){first, end, step.set, object};
+    } else if (object) { /* The rest, as far as it is there. */
+        match->stretches[YB_SCHED_STRETCHES_MAX - 1] = (struct yb_sched_stretch){
+            .first = match->stretch_count < YB_SCHED_STRETCHES_MAX ? first : last->first,
+            .end = end,
+            .object = true,
+        };
+        match->stretch_count = YB_SCHED_STRETCHES_MAX;
+    }
+}
+
+const uint32_t *
+yb_sched_index_holders(const struct yb_sched_index *index, uint32_t set, uint32_t *count_out)
+{
+    return yb_sched_sets_members(&index->sets, set, count_out);
+}
+
 void
 yb_sched_index_match(const struct yb_sched_index *index, const struct yb_sched_index_prompt *prompt,
                      struct yb_sched_index_active *active, struct yb_sched_hit *hits_out,
@@ -661,6 +693,7 @@ yb_sched_index_match(const struct yb_sched_index *index, const struct yb_sched_i
                                      : next_change(&walk, position, step, &next);
 
         note_coming(match_out, step.aux, position, end);
+        note_stretch(match_out, step, position, end);
         object = object && (step.aux & AUX_OBJECT) != 0;
         if (object) {
             match_out->object_run = end;

@@ -42,6 +42,7 @@
 #define YB_SCHED_INDEX_BLOCKS_MAX    (1u << 28)
 #define YB_SCHED_INDEX_PRODUCERS_MAX ((1u << 20) - 1u)
 #define YB_SCHED_COMING_MAX          8u
+#define YB_SCHED_STRETCHES_MAX       32u
 
 struct yb_sched_index;
 
@@ -58,6 +59,14 @@ struct yb_sched_coming {
     uint32_t end;
 };
 
+/* A stretch of a prompt that lies at the same places. */
+struct yb_sched_stretch {
+    uint32_t first;
+    uint32_t end;
+    uint32_t set;
+    bool object; /* And in the object store. */
+};
+
 /* What is looked up. */
 struct yb_sched_index_prompt {
     const uint64_t *blocks;
@@ -72,6 +81,8 @@ struct yb_sched_index_match {
     uint32_t probes;     /* Blocks that were looked at. */
     uint32_t coming_count;
     struct yb_sched_coming coming[YB_SCHED_COMING_MAX];
+    uint32_t stretch_count; /* From the first block on, without a gap, as many as there is room. */
+    struct yb_sched_stretch stretches[YB_SCHED_STRETCHES_MAX];
 };
 
 /* Create an empty index for places 0 .. places_max - 1 and producers 0 .. producers_max - 1. On OK
@@ -93,6 +104,10 @@ uint32_t yb_sched_index_tiers(const struct yb_sched_index *index, uint64_t block
 
 /* Return the lowest place that has a block in some tier; YB_SCHED_NONE: there is none. */
 uint32_t yb_sched_index_holder(const struct yb_sched_index *index, uint64_t block);
+
+/* Return the holders of a stretch, by number: place << YB_SCHED_SETS_TIER_BITS | tiers. */
+const uint32_t *yb_sched_index_holders(const struct yb_sched_index *index, uint32_t set,
+                                       uint32_t *count_out);
 
 /* `producer` is going to compute a block. A producer that said so before keeps it. NO_SPACE: there
  * is no room for one block more. */

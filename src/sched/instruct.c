@@ -86,13 +86,13 @@ instruct_fetch(const struct yb_sched_view *view, const struct yb_sched_plan *pla
         .kind = YB_SCHED_KIND_FETCH,
         .first = plan->local_blocks,
         .count = count,
-        .from = plan->source,
+        .from = decision->source,
         .from_tier = decision->source_tier,
         .to = node,
         .to_tier = YB_SCHED_TIER_DRAM,
         .work_class = view->request->work_class,
         .bytes = bytes_of(view, plan->place, count),
-        .not_before_ns = plan->source == YB_SCHED_SHARED
+        .not_before_ns = decision->source == YB_SCHED_SHARED
                              ? 0
                              : not_before_ns(view, plan->source, plan->reuse_blocks),
         .deadline_ns =
@@ -199,24 +199,43 @@ link_take(struct yb_sched_link *link, uint64_t bytes, uint64_t now_ns)
 }
 
 static void
-take_instruction(struct yb_sched *sched, const struct yb_sched_instruction *instruction,
-                 uint64_t now_ns)
+take_way(struct yb_sched *sched, struct yb_sched_source at, uint32_t to, uint64_t bytes,
+         uint64_t now_ns)
 {
     const struct yb_sched_link *links[4];
     uint32_t count;
 
-    if (instruction->from_tier == YB_SCHED_TIER_SSD) {
-        uint32_t node = sched->places[instruction->from].instance.node;
+    if (at.tier == YB_SCHED_TIER_SSD) {
+        uint32_t node = sched->places[at.from].instance.node;
 
-        link_take(&sched->places[node].instance.links[YB_SCHED_LINK_SSD], instruction->bytes,
-                  now_ns);
+        link_take(&sched->places[node].instance.links[YB_SCHED_LINK_SSD], bytes, now_ns);
     }
     count = yb_sched_links_between(sched->places,
                                    (const struct yb_sched_link(*)[YB_SCHED_UPLINKS])sched->racks,
-                                   instruction->from, instruction->to, links);
+                                   at.from, to, links);
     for (uint32_t i = 0; i < count; i++) {
         /* All of them are this scheduler's, which may change them. */
-        link_take((struct yb_sched_link *)(uintptr_t)links[i], instruction->bytes, now_ns);
+        link_take((struct yb_sched_link *)(uintptr_t)links[i], bytes, now_ns);
+    }
+}
+
+/* What comes from several sources takes the way of each. */
+static void
+take_instruction(struct yb_sched *sched, const struct yb_sched_decision *decision,
+                 const struct yb_sched_instruction *instruction, uint64_t now_ns)
+{
+    if (instruction->from != YB_SCHED_SHARED || decision->source_count == 0) {
+        take_way(
+            sched,
+            (struct yb_sched_source){instruction->from, instruction->from_tier, instruction->count},
+            instruction->to, instruction->bytes, now_ns);
+        return;
+    }
+    for (uint32_t i = 0; i < decision->source_count; i++) {
+        const struct yb_sched_source *at = &decision->sources[i];
+
+        take_way(sched, *at, instruction->to, instruction->bytes / instruction->count * at->blocks,
+                 now_ns);
     }
 }
 
@@ -225,6 +244,6 @@ yb_sched_links_take(struct yb_sched *sched, const struct yb_sched_decision *deci
                     uint64_t now_ns)
 {
     for (uint32_t i = 0; i < decision->instruction_count; i++) {
-        take_instruction(sched, &decision->instructions[i], now_ns);
+        take_instruction(sched, decision, &decision->instructions[i], now_ns);
     }
 }

@@ -61,7 +61,9 @@ yb_sched_load_refresh(struct yb_sched *sched, uint32_t place)
         sched->places[sched->places[place].instance.node].instance.links;
 
     load->sequence = report->sequence;
-    load->fetch_rate = links[YB_SCHED_LINK_IN].rate > links[YB_SCHED_LINK_OBJECT].rate
+    load->fetch_rate = sched->options.gather
+                           ? links[YB_SCHED_LINK_IN].rate + links[YB_SCHED_LINK_OBJECT].rate
+                       : links[YB_SCHED_LINK_IN].rate > links[YB_SCHED_LINK_OBJECT].rate
                            ? links[YB_SCHED_LINK_IN].rate
                            : links[YB_SCHED_LINK_OBJECT].rate;
     load->prefill_tokens = report->prefill_tokens + times(factor, own->new_tokens);

@@ -9,6 +9,7 @@
 #include "sched/flow.h"
 #include "sched/route.h"
 #include "sched/sched_internal.h"
+#include "sched/sets.h"
 
 uint32_t
 yb_sched_links_between(const struct yb_sched_place *places,
@@ -62,17 +63,33 @@ way_of(const struct yb_sched_link *const *links, uint32_t count, uint64_t now_ns
     return way;
 }
 
+/* From a tier of a place, or from the object store: what lies on a disk passes that, too. */
 static struct way
-way_between(const struct yb_sched_view *view, uint32_t from, uint32_t to)
+way_from(const struct yb_sched_view *view, uint32_t from, uint32_t tier, uint32_t to)
 {
-    const struct yb_sched_link *links[4];
+    const struct yb_sched_link *links[5];
     uint32_t count = yb_sched_links_between(view->places, view->racks, from, to, links);
-    struct way way = way_of(links, count, view->now_ns);
+    struct way way;
 
+    if (from != YB_SCHED_SHARED && tier == YB_SCHED_TIER_SSD) {
+        const uint32_t node = view->places[from].instance.node;
+        const struct yb_sched_link *ssd = &view->places[node].instance.links[YB_SCHED_LINK_SSD];
+
+        if (ssd->rate > 0) {
+            links[count++] = ssd;
+        }
+    }
+    way = way_of(links, count, view->now_ns);
     if (from != YB_SCHED_SHARED && view->loads[from].rack != view->loads[to].rack) {
         way.base_ns += (double)view->options->rack_cost_ns;
     }
     return way;
+}
+
+static struct way
+way_between(const struct yb_sched_view *view, uint32_t from, uint32_t to)
+{
+    return way_from(view, from, YB_SCHED_TIER_DRAM, to);
 }
 
 double
@@ -83,6 +100,139 @@ yb_sched_view_transfer_ns(const struct yb_sched_view *view, uint32_t from, uint3
     double bytes = (double)tokens * (double)yb_sched_view_cost(view, to)->kv_bytes;
 
     return tokens == 0 ? 0 : way.base_ns + bytes / way.rate * 1e9;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+/* Of more holders of a stretch those with the lowest numbers are looked at. */
+#define HOLDERS_LOOKED_AT 16u
+
+static uint32_t
+find_source(const struct yb_sched_gathered *gathered, struct yb_sched_source at)
+{
+    uint32_t i = 0;
+
+    while (i < gathered->count &&
+           (gathered->sources[i].at.from != at.from || gathered->sources[i].at.tier != at.tier)) {
+        i++;
+    }
+    return i;
+}
+
+/* The best place to take a stretch from, so far. */
+struct pick {
+    struct yb_sched_source at;
+    struct way way;
+    double ns; /* Infinity: none. */
+};
+
+static void
+consider_source(const struct yb_sched_view *view, const struct yb_sched_gathered *gathered,
+                uint32_t place, struct yb_sched_source at, struct pick *pick)
+{
+    uint32_t known = find_source(gathered, at);
+    struct way way;
+    double ns;
+
+    if (known == YB_SCHED_SOURCES_MAX) {
+        return; /* There are as many as may be. */
+    }
+    way = way_from(view, at.from, at.tier, place);
+    ns = way.base_ns + (double)at.blocks * view->options->block_tokens *
+                           (double)yb_sched_view_cost(view, place)->kv_bytes / way.rate * 1e9;
+    if (ns < pick->ns) {
+        *pick = (struct pick){at, way, ns};
+    }
+}
+
+/* Choose for the first `blocks` blocks of a stretch. */
+static struct pick
+pick_source(const struct yb_sched_view *view, const struct yb_sched_gathered *gathered,
+            uint32_t place, const struct yb_sched_stretch *stretch, uint32_t blocks)
+{
+    struct pick pick = {.ns = INFINITY};
+    uint32_t count;
+    const uint32_t *holders = yb_sched_index_holders(view->index, stretch->set, &count);
+
+    for (uint32_t i = 0; i < count && i < HOLDERS_LOOKED_AT; i++) {
+        const uint32_t tiers = holders[i] & YB_SCHED_SETS_TIER_MASK;
+        struct yb_sched_source at = {.from = holders[i] >> YB_SCHED_SETS_TIER_BITS,
+                                     .tier = YB_SCHED_TIER_DRAM,
+                                     .blocks = blocks};
+
+        if ((tiers & 1u << YB_SCHED_TIER_DRAM) == 0) {
+            at.tier = YB_SCHED_TIER_SSD;
+        }
+        if ((tiers & 1u << at.tier) != 0 && view->loads[at.from].alive) {
+            consider_source(view, gathered, place, at, &pick);
+        }
+    }
+    if (stretch->object) {
+        consider_source(view, gathered, place,
+                        (struct yb_sched_source){YB_SCHED_SHARED, YB_SCHED_TIER_OBJECT, blocks},
+                        &pick);
+    }
+    return pick;
+}
+
+/* Those that come over the place's own network share it: none is there before its part of all. */
+static void
+share_network(const struct yb_sched_view *view, uint32_t place, struct yb_sched_gathered *gathered)
+{
+    const uint32_t node = view->places[place].instance.node;
+    const double rate = view->places[node].instance.links[YB_SCHED_LINK_IN].rate;
+    uint32_t blocks = 0;
+
+    for (uint32_t i = 0; i < gathered->count; i++) {
+        const uint32_t from = gathered->sources[i].at.from;
+
+        if (from != YB_SCHED_SHARED && view->places[from].instance.node != node) {
+            blocks += gathered->sources[i].at.blocks;
+        }
+    }
+    for (uint32_t i = 0; i < gathered->count; i++) {
+        const struct yb_sched_source *at = &gathered->sources[i].at;
+
+        if (at->from != YB_SCHED_SHARED && view->places[at->from].instance.node != node) {
+            gathered->sources[i].rate =
+                yb_sched_smaller(gathered->sources[i].rate, rate * at->blocks / blocks);
+        }
+    }
+}
+
+void
+yb_sched_view_gather(const struct yb_sched_view *view, uint32_t place, uint32_t first, uint32_t end,
+                     struct yb_sched_gathered *gathered_out)
+{
+    struct yb_sched_gathered *gathered = gathered_out;
+
+    *gathered = (struct yb_sched_gathered){.end = first};
+    for (uint32_t i = 0; i < view->stretch_count && gathered->end < end; i++) {
+        const struct yb_sched_stretch *stretch = &view->stretches[i];
+        const uint32_t until = stretch->end < end ? stretch->end : end;
+        struct pick pick;
+        uint32_t at;
+
+        if (until <= gathered->end) {
+            continue;
+        }
+        pick = pick_source(view, gathered, place, stretch, until - gathered->end);
+        if (!(pick.ns < INFINITY)) {
+            break;
+        }
+        at = find_source(gathered, pick.at);
+        if (at == gathered->count) {
+            gathered->sources[at].at = (struct yb_sched_source){pick.at.from, pick.at.tier, 0};
+            gathered->sources[at].first = gathered->end;
+            gathered->sources[at].base_ns = pick.way.base_ns;
+            gathered->sources[at].rate = pick.way.rate;
+            gathered->count++;
+        }
+        gathered->sources[at].at.blocks += until - gathered->end;
+        gathered->sources[at].end = until;
+        gathered->end = until;
+    }
+    share_network(view, place, gathered);
 }
 
 /* ---- flows ----------------------------------------------------------------------------------- */
@@ -138,6 +288,21 @@ add_coming(const struct yb_sched_view *view, struct yb_sched_prompt *prompt, uin
     }
 }
 
+/* A flow for each source: between its first and its last token those of others come, too. */
+static void
+add_gathered(const struct yb_sched_view *view, struct yb_sched_prompt *prompt,
+             const struct yb_sched_gathered *gathered)
+{
+    for (uint32_t i = 0; i < gathered->count; i++) {
+        const uint32_t span = gathered->sources[i].end - gathered->sources[i].first;
+        const double share = (double)gathered->sources[i].at.blocks / span;
+
+        add_flow(prompt, yb_sched_view_tokens(view, gathered->sources[i].first),
+                 yb_sched_view_tokens(view, gathered->sources[i].end),
+                 (struct way){gathered->sources[i].base_ns, gathered->sources[i].rate / share});
+    }
+}
+
 static void
 fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, uint32_t blocks,
             struct yb_sched_prompt *prompt_out)
@@ -147,9 +312,17 @@ fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, u
     uint32_t run = yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_SSD]);
     uint32_t local = yb_sched_view_tokens(view, yb_sched_view_run(view, place, soon));
     uint32_t device = yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_DEVICE]);
-    uint32_t reach = yb_sched_view_tokens(view, blocks);
+    bool gathers = source == YB_SCHED_SHARED && view->options->gather;
+    struct yb_sched_gathered gathered = {0};
     struct yb_sched_prompt *prompt = prompt_out;
     struct way way;
+    uint32_t reach;
+
+    if (gathers) {
+        yb_sched_view_gather(view, place, yb_sched_view_run(view, place, soon), blocks, &gathered);
+        blocks = gathered.end;
+    }
+    reach = yb_sched_view_tokens(view, blocks);
 
     *prompt = (struct yb_sched_prompt){
         .cost = yb_sched_view_cost(view, place),
@@ -167,7 +340,9 @@ fill_prompt(const struct yb_sched_view *view, uint32_t place, uint32_t source, u
              own_way(view, place, YB_SCHED_LINK_LOAD));
     add_flow(prompt, yb_sched_view_tokens(view, hit->run[YB_SCHED_TIER_DRAM]), run,
              own_way(view, place, YB_SCHED_LINK_SSD));
-    if (source != YB_SCHED_NONE && reach > local) {
+    if (gathers) {
+        add_gathered(view, prompt, &gathered);
+    } else if (source != YB_SCHED_NONE && reach > local) {
         way = way_between(view, source, place);
         if (local > run) {
             way.rate = yb_sched_smaller(way.rate, own_way(view, place, YB_SCHED_LINK_LOAD).rate);

@@ -45,7 +45,7 @@ struct yb_sched_load {
     uint8_t roles; /* 0: none, or not alive. */
     uint8_t alive;
     uint64_t sequence; /* Of the report. */
-    double fetch_rate; /* The faster of its ways in: network, object store. */
+    double fetch_rate; /* The faster of its ways in: network, object store; both, if gathered. */
 };
 _Static_assert(sizeof(struct yb_sched_load) == 64, "one cache line for each place");
 
@@ -89,9 +89,14 @@ struct yb_sched_view {
     uint32_t best;        /* The place with the longest run, lowest number first; NONE. */
     uint32_t best_blocks; /* Its run. */
     uint32_t object_blocks;
+    uint32_t pool_blocks;  /* The run of what lies at some place or in the object store. */
     uint32_t reach_blocks; /* The longest of all, with what is being computed. */
     uint32_t coming_count;
     struct yb_sched_view_coming coming[YB_SCHED_COMING_MAX];
+
+    const struct yb_sched_index *index; /* Who holds the stretches of the run of pool_blocks. */
+    uint32_t stretch_count;
+    struct yb_sched_stretch stretches[YB_SCHED_STRETCHES_MAX];
 
     const struct yb_sched_decoding *decoding; /* What will be decoded when. */
     double others_factor; /* Requests of all conductors for each of this one's. */
@@ -223,12 +228,31 @@ uint64_t yb_sched_view_draw(const struct yb_sched_view *view, uint32_t place);
 double yb_sched_view_transfer_ns(const struct yb_sched_view *view, uint32_t from, uint32_t to,
                                  uint32_t tokens);
 
+/* Sources of blocks that are gathered. Those of a source come one behind the other. */
+struct yb_sched_gathered {
+    uint32_t count;
+    uint32_t end; /* What is behind lies nowhere, or at more places than there are sources. */
+    struct {
+        struct yb_sched_source at;
+        uint32_t first; /* Its first and last block: others' may be between. */
+        uint32_t end;
+        double base_ns;
+        double rate;
+    } sources[YB_SCHED_SOURCES_MAX];
+};
+
+/* Say from where the blocks first .. end - 1 of the prompt come to a place: each from where it will
+ * have come first. */
+void yb_sched_view_gather(const struct yb_sched_view *view, uint32_t place, uint32_t first,
+                          uint32_t end, struct yb_sched_gathered *gathered_out);
+
 /* Plan to reuse what the place has, all of it, and no more. */
 void yb_sched_plan_local(const struct yb_sched_view *view, uint32_t place,
                          struct yb_sched_plan *plan_out);
 
 /* Plan to reuse `blocks` blocks, those that the place does not have from `source` (a place or
- * YB_SCHED_SHARED): all of them. What cannot be fetched, as there is no link, ends never. */
+ * YB_SCHED_SHARED; with the option `gather` that is wherever they lie): all of them. What cannot be
+ * fetched, as there is no link, ends never. */
 void yb_sched_plan_fetch(const struct yb_sched_view *view, uint32_t place, uint32_t source,
                          uint32_t blocks, struct yb_sched_plan *plan_out);
 

@@ -12,10 +12,12 @@
  * than what has been found, the place is passed by.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "sched/flow.h"
 #include "sched/route.h"
+#include "sched/sets.h"
 
 /* Of more places than that, those with the least bounds are looked at closely. */
 #define CLOSELY 32u
@@ -126,6 +128,7 @@ try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
     const struct yb_sched_view *view = search->view;
     const struct yb_sched_options *options = view->options;
     uint32_t run = yb_sched_view_run(view, place, !options->no_soon);
+    const uint32_t shared = options->gather ? view->pool_blocks : view->object_blocks;
     const uint32_t sources[3] = {search->far, view->rack_best[view->loads[place].rack], view->best};
 
     *plan = (struct yb_sched_plan){.finish_ns = INFINITY};
@@ -135,14 +138,19 @@ try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
     }
     for (uint32_t i = 0; i < 3; i++) {
         bool again = (i > 0 && sources[i] == sources[0]) || (i > 1 && sources[i] == sources[1]);
+        uint32_t blocks;
 
-        if (!again && sources[i] != YB_SCHED_NONE && sources[i] != place &&
-            yb_sched_view_run(view, sources[i], false) > run) {
-            try(search, place, sources[i], yb_sched_view_run(view, sources[i], false), plan);
+        if (again || sources[i] == YB_SCHED_NONE || sources[i] == place) {
+            continue;
+        }
+        blocks = yb_sched_view_run(view, sources[i], false);
+        /* What is gathered comes from there, too, where it is the nearest. */
+        if (blocks > run && !(options->gather && view->pool_blocks >= blocks)) {
+            try(search, place, sources[i], blocks, plan);
         }
     }
-    if (view->object_blocks > run) {
-        try(search, place, YB_SCHED_SHARED, view->object_blocks, plan);
+    if (shared > run) {
+        try(search, place, YB_SCHED_SHARED, shared, plan);
     }
     for (uint32_t i = 0; i < view->coming_count && !options->no_soon; i++) {
         const struct yb_sched_view_coming *coming = &view->coming[i];
@@ -151,6 +159,37 @@ try_place(struct search *search, uint32_t place, struct yb_sched_plan *plan)
             try(search, place, coming->place, coming->end, plan);
         }
     }
+}
+
+/* Count by node what it has of the prompt, wherever in it, if that can be gathered. */
+static void
+count_held(const struct yb_sched_view *view)
+{
+    memset(view->chosen, 0, view->places_max * sizeof(*view->chosen));
+    for (uint32_t i = 0; i < view->stretch_count && view->options->gather; i++) {
+        const struct yb_sched_stretch *stretch = &view->stretches[i];
+        uint32_t count;
+        const uint32_t *holders = yb_sched_index_holders(view->index, stretch->set, &count);
+
+        for (uint32_t j = 0; j < count; j++) {
+            const uint32_t holder = holders[j] >> YB_SCHED_SETS_TIER_BITS;
+
+            if (view->loads[holder].alive) {
+                view->chosen[holder] += stretch->end - stretch->first;
+            }
+        }
+    }
+}
+
+/* Return how many tokens the place's node has beyond its run: they need not pass the network. */
+static double
+own_tokens(const struct yb_sched_view *view, uint32_t place)
+{
+    const uint32_t node = view->places[place].instance.node;
+    const uint32_t held = view->chosen[node];
+    const uint32_t run = view->hits[node].run[YB_SCHED_TIER_SSD];
+
+    return held > run ? (double)(held - run) * view->options->block_tokens : 0;
 }
 
 /* Return a time before which no plan for the place can finish. Prefill is a concave function of
@@ -174,6 +213,7 @@ bound_ns(const struct search *search, uint32_t place)
         reach = local;
     }
     least_ns = start_ns + yb_sched_prefill_ns(cost, tokens, (uint64_t)reach);
+    local += own_tokens(view, place);
     if (reach <= local || view->options->no_ready) {
         return least_ns;
     }
@@ -365,6 +405,7 @@ choose(const struct yb_sched_view *view, struct yb_sched_plan *plan_out)
     uint32_t place;
 
     find_sources(&search);
+    count_held(view);
     select_places(&search);
     for (uint32_t i = 0; i < search.count; i++) {
         if (!is_as_good(view, search.places[i], search.bounds[i], search.best_ns)) {

@@ -285,6 +285,32 @@ test_conductor_moves__places_do_not_run_out_however_often_all_is_told_again(void
     stage_close(&stage);
 }
 
+/* A prompt that lies at two nodes, the second half on a disk, is a run at neither: an engine loads
+ * each block from where it lies, and the conductor expects that. */
+static void
+test_conductor_moves__a_prompt_at_two_nodes_is_reused_whole(void **state)
+{
+    struct yb_wire_conductor_key keys[8];
+    struct yb_conductor_answer answer;
+    struct stage stage;
+    uint32_t place;
+
+    (void)state;
+    place = with_nodes(&stage, 0);
+    keys_of(keys, 8, 1);
+    put_blocks(&stage, place + 1, YB_SCHED_TIER_DRAM, keys, 4);
+    put_blocks(&stage, place, YB_SCHED_TIER_SSD, keys + 4, 4);
+    ask_keys(&stage, keys, 8, &answer);
+    assert_int_equal(answer.wire.reuse_blocks, 8);
+    assert_int_equal(answer.wire.source_tier, YB_SCHED_TIER_SSD);
+    assert_int_equal(answer.wire.instructions.count, 1);
+    assert_int_equal(answer.instructions[0].count, 8);
+    assert_string_equal(answer.instructions[0].from, "");
+    assert_string_equal(answer.instructions[0].to, "n0");
+    assert_int_equal(answer.instructions[0].carrier, 1);
+    stage_close(&stage);
+}
+
 int
 main(void)
 {
@@ -298,6 +324,7 @@ main(void)
             test_conductor_moves__what_the_object_store_had_is_told_again_after_a_reset),
         cmocka_unit_test(
             test_conductor_moves__places_do_not_run_out_however_often_all_is_told_again),
+        cmocka_unit_test(test_conductor_moves__a_prompt_at_two_nodes_is_reused_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
