@@ -168,7 +168,7 @@ YB_API void yb_client_close(struct yb_client **client);
  * put: OK; EXISTS (if absent: somebody was first, or an item before it of the same batch; with
  *      replace the last item of a key goes for all); IN_PROGRESS (somebody still is); NO_SPACE;
  *      TOO_LARGE (for every node); AGAIN; DENIED (quota); CORRUPT; IN_DOUBT; TIMED_OUT, PEER_LOST
- *      ... (not applied); REBUILDING.
+ *      ... (not applied); UNREACHABLE (no node was there, or none that answers); REBUILDING.
  * get: OK; NOT_FOUND; TOO_SMALL (`size` tells what it takes); CORRUPT; TIMED_OUT, PEER_LOST ...;
  *      REBUILDING (not found, and the index is not complete yet).
  * exist: OK (it is there); NOT_FOUND (with `gated`: not worth loading); IN_PROGRESS; REBUILDING.

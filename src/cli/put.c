@@ -101,15 +101,32 @@ read_options(struct yb_cli *cli, struct yb_client_call *call)
     return true;
 }
 
+/* Nobody to put it at is another trouble than somebody who does not answer. */
+static void
+print_why(const struct yb_cli *cli, struct yb_client *client, enum yb_status status)
+{
+    struct yb_client_node node;
+    uint32_t nodes = 0;
+
+    if (status == YB_UNREACHABLE && yb_client_nodes(client, &node, 1, &nodes) == YB_OK) {
+        fprintf(cli->err, "%s --directory %s` %s\n",
+                nodes == 0 ? "no node is there yet; `yuebing node"
+                           : "no node could be reached; `yuebing nodes",
+                cli->config.directory_address, nodes == 0 ? "starts one" : "shows them");
+        return;
+    }
+    fprintf(cli->err, "%s\n", yb_cli_outcome_text(status));
+}
+
 static int
-report(struct yb_cli *cli, const char *key, const struct yb_client_item *item, size_t length,
-       uint32_t wanted)
+report(struct yb_cli *cli, struct yb_client *client, const char *key,
+       const struct yb_client_item *item, uint32_t wanted)
 {
     json_t *told = NULL;
 
     if (item->status != YB_OK) {
-        fprintf(cli->err, "yuebing put: %s: %s: %s\n", key, yb_status_name(item->status),
-                yb_cli_outcome_text(item->status));
+        fprintf(cli->err, "yuebing put: %s: %s: ", key, yb_status_name(item->status));
+        print_why(cli, client, item->status);
     } else if (item->replicas < wanted) {
         fprintf(cli->err,
                 "yuebing put: %s: %" PRIu32 " of %" PRIu32 " copies so far: the directory makes "
@@ -118,8 +135,8 @@ report(struct yb_cli *cli, const char *key, const struct yb_client_item *item, s
     }
     if (cli->json) {
         told = json_pack("{s:s, s:I, s:I, s:I}", "status", yb_status_name(item->status), "bytes",
-                         (json_int_t)length, "grant", (json_int_t)item->grant, "replicas",
-                         (json_int_t)item->replicas);
+                         (json_int_t)item->iov->iov_len, "grant", (json_int_t)item->grant,
+                         "replicas", (json_int_t)item->replicas);
         yb_cli_json_key(told, key, strlen(key));
         if (yb_output_json(cli->out, told) != YB_OK) {
             return YB_CLI_EXIT_FAILED;
@@ -157,7 +174,7 @@ yb_cli_put(struct yb_cli *cli, int argc, char **argv)
         item.key_bytes = (uint32_t)strlen(argv[0]);
         status = yb_client_put(client, &item, 1, &call);
         item.status = status != YB_OK ? status : item.status;
-        code = report(cli, argv[0], &item, value.length, call.put.replicas);
+        code = report(cli, client, argv[0], &item, call.put.replicas);
         yb_client_close(&client);
     }
     free(value.bytes);

@@ -12,7 +12,10 @@
 #include "client/core_internal.h"
 #include "client/stripe.h"
 
+/* What others finish soon is asked for again soon; what takes longer, at longer distances. */
 #define REST_NS     (3 * YB_NS_PER_MS)
+#define RESTS_SHORT 6u /* In a row, while nothing ends. */
+#define RESTS_MAX   10u
 #define IOS_DEFAULT 64u
 #define EXIST_STEP  256u /* Keys that are asked for in one message, as long as there are more. */
 #define HASH_STEP   64u  /* Keys that are hashed before the first of them is looked for. */
@@ -84,6 +87,10 @@ yb_core_end(struct yb_core_work *work, uint32_t index, enum yb_status status)
     /* FENCED is between nodes and directories: to callers the node is away. */
     work->batch->items[index].status = status == YB_FENCED ? YB_PEER_LOST : status;
     work->left--;
+    work->rests = 0;
+    if (work->items[index].announced && status != YB_OK && status != YB_IN_DOUBT) {
+        yb_core_put_withdraw(work, index);
+    }
     if (work->batch->kind == YB_CLIENT_FETCH) {
         yb_core_fetch_ended(work, index);
     }
@@ -99,7 +106,23 @@ yb_core_rest(struct yb_core_work *work, uint32_t index)
 
     yb_core_push(work, &work->resting, index, YB_CORE_RESTING);
     if (!yb_timer_is_armed(&work->rest)) {
-        yb_loop_arm(loop, &work->rest, yb_loop_now(loop) + REST_NS);
+        uint32_t doubled = work->rests > RESTS_SHORT ? work->rests - RESTS_SHORT : 0;
+
+        work->rests += work->rests < RESTS_MAX;
+        yb_loop_arm(loop, &work->rest, yb_loop_now(loop) + (REST_NS << doubled));
+    }
+}
+
+void
+yb_core_wake(struct yb_client_core *core)
+{
+    struct yb_loop *loop = yb_net_loop(core->net);
+
+    for (struct yb_core_work *work = core->works; work != NULL; work = work->next) {
+        work->rests = 0;
+        if (yb_timer_is_armed(&work->rest)) {
+            yb_loop_arm(loop, &work->rest, yb_loop_now(loop));
+        }
     }
 }
 
@@ -592,7 +615,7 @@ yb_client_core_submit(struct yb_client_core *core, struct yb_client_batch *batch
     work->cancelled = work->over = false;
     work->lookup = work->intent = work->ready = work->below = work->resting = empty;
     work->unlooked = batch->count;
-    work->flying = 0;
+    work->flying = work->rests = 0;
     work->told = false;
     batch->here = 0;
     work->walk_row = 0;

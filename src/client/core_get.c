@@ -161,9 +161,7 @@ take_head(struct yb_core_work *work, uint64_t flush, uint64_t members_version)
     if (flush < work->batch->flush_seen) {
         work->batch->flush_seen = flush;
     }
-    if (members_version != work->core->members_version) {
-        yb_core_refresh(work->core);
-    }
+    yb_core_versions(work->core, members_version);
 }
 
 static void

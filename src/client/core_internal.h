@@ -131,6 +131,7 @@ struct yb_core_work {
     struct yb_core_list resting;
     struct yb_timer deadline;
     struct yb_timer rest;
+    uint32_t rests; /* Since the last item ended. */
     struct yb_task pump;
     /* Of a fetch. */
     struct yb_core_list below; /* Like `ready`, of blocks that lie below memory. */
@@ -334,6 +335,9 @@ void yb_core_end_unfinished(struct yb_core_work *work, uint32_t index, enum yb_s
 /* Try an item again a little later, from WANT_LOOKUP or WANT_INTENT. */
 void yb_core_rest(struct yb_core_work *work, uint32_t index);
 
+/* Somebody has come who may take what rests: it is tried at once. */
+void yb_core_wake(struct yb_client_core *core);
+
 /* Let the work go on, in this turn of the loop. */
 void yb_core_pump_soon(struct yb_core_work *work);
 
@@ -370,6 +374,9 @@ void yb_core_freshen(struct yb_client_core *core);
 
 /* Whether an answer of this epoch counts (RULES A10). */
 bool yb_core_epoch(struct yb_client_core *core, uint64_t epoch);
+
+/* An answer names the version of the membership: ask who is there if that is another one. */
+void yb_core_versions(struct yb_client_core *core, uint64_t members_version);
 
 /* Whether a message's keys are hashed as its receiver hashes them. If another directory has come,
  * its cluster and seed are asked before anything else: it may know of nothing that was before. */
@@ -536,7 +543,9 @@ void yb_core_get_pump(struct yb_core_work *work);
 void yb_core_put_begin(struct yb_core_work *work);
 void yb_core_put_twins(struct yb_core_work *work);
 
-/* Tell the directory of puts that were announced and given up, so that nobody waits for them. */
+/* Tell the directory of puts that were announced and have ended without a grant, so that nobody
+ * waits for them. */
+void yb_core_put_withdraw(struct yb_core_work *work, uint32_t index);
 YB_CHECKED enum yb_status yb_core_withdrawals_create(struct yb_client_core *core);
 bool yb_core_withdrawals_idle(const struct yb_client_core *core);
 void yb_core_withdrawals_fini(struct yb_client_core *core);

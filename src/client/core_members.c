@@ -236,6 +236,14 @@ yb_core_epoch(struct yb_client_core *core, uint64_t epoch)
 }
 
 void
+yb_core_versions(struct yb_client_core *core, uint64_t members_version)
+{
+    if (members_version != core->members_version) {
+        yb_core_refresh(core);
+    }
+}
+
+void
 yb_core_refresh(struct yb_client_core *core)
 {
     if (!core->stopping && !core->asking) {
@@ -293,6 +301,9 @@ on_members(struct yb_call *call)
         return;
     }
     take_members(core, &answer);
+    if (answer.version != core->members_version) {
+        yb_core_wake(core);
+    }
     core->members_version = answer.version;
     core->members_ns = yb_core_now(core);
     core->joined = true;

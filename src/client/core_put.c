@@ -143,6 +143,7 @@ on_intent(struct yb_call *call)
             yb_wire_intent_answer_at(&answers.answers, i, &answer);
             take_intent(work, io->items[i], &answer, answers.epoch);
         }
+        yb_core_versions(work->core, answers.members_version);
     } else {
         struct yb_wire_intent_answer again = {.status = YB_AGAIN};
 
@@ -258,22 +259,20 @@ withdraw_all(struct yb_client_core *core)
     all->busy = yb_peer_call(core->directory, &all->call) == YB_OK;
 }
 
-/* An item of a put ends without a grant: whoever waits for it need not. */
-static void
-give_up(struct yb_core_work *work, uint32_t index, enum yb_status status)
+void
+yb_core_put_withdraw(struct yb_core_work *work, uint32_t index)
 {
     struct yb_client_core *core = work->core;
     struct yb_core_withdrawals *all = core->withdrawals;
-    struct yb_core_item *item = &work->items[index];
+    const struct yb_core_item *item = &work->items[index];
 
-    if (item->announced && !core->stopping && all->count < WITHDRAWN_MAX) {
+    if (!core->stopping && all->count < WITHDRAWN_MAX) {
         struct yb_wire_intent wire = {.hash = item->hash, .write = work->write};
 
         yb_wire_intent_store(&wire, all->waiting + (size_t)all->count * YB_WIRE_INTENT_BYTES);
         all->count++;
         withdraw_all(core);
     }
-    yb_core_end(work, index, status);
 }
 
 /* ---- outcomes ------------------------------------------------------------------------------- */
@@ -297,9 +296,9 @@ settle(struct yb_core_work *work, uint32_t index)
     } else if (last == YB_EXISTS || last == YB_INVALID || last == YB_CORRUPT || last == YB_DENIED ||
                last == YB_QUOTA || last == YB_UNSUPPORTED || last == YB_STALE ||
                (item->attempts >= YB_CORE_ATTEMPTS_MAX && last != YB_AGAIN)) {
-        give_up(work, index, last);
+        yb_core_end(work, index, last);
     } else if (work->over) {
-        give_up(work, index, work->cancelled ? YB_CANCELLED : last);
+        yb_core_end(work, index, work->cancelled ? YB_CANCELLED : last);
     } else if (last == YB_UNREACHABLE && item->frames) {
         item->placed_count = 0; /* The same places may take it another way. */
         yb_core_push(work, &work->ready, index, YB_CORE_READY);
@@ -626,7 +625,7 @@ yb_core_put_pump(struct yb_core_work *work)
             item->phase = YB_CORE_SENT;
             if (item->attempts >= YB_CORE_ATTEMPTS_MAX || item->last == YB_NO_SPACE ||
                 item->last == YB_TOO_LARGE) {
-                give_up(work, index, (enum yb_status)item->last);
+                yb_core_end(work, index, (enum yb_status)item->last);
             } else {
                 yb_core_rest(work, index);
             }

@@ -7,17 +7,24 @@
 #include "store_world.h"
 
 static struct store_world *
-begin(uint32_t nodes, uint32_t clients)
+begin_with(struct store_options options)
 {
-    struct store_options options = {
-        .seed = unit_seed("store_basic"), .nodes = nodes, .clients = clients};
-    struct store_world *world = store_world_create(&options);
+    struct store_world *world;
+
+    options.seed = unit_seed("store_basic");
+    world = store_world_create(&options);
 
     for (uint32_t i = 0; i < 200 && !store_ready(world); i++) {
         store_run_ms(world, 10);
     }
     assert_true(store_ready(world));
     return world;
+}
+
+static struct store_world *
+begin(uint32_t nodes, uint32_t clients)
+{
+    return begin_with((struct store_options){.nodes = nodes, .clients = clients});
 }
 
 static void
@@ -201,6 +208,71 @@ test_store__where_no_node_is_a_put_says_so(void **state)
     store_world_destroy(&world);
 }
 
+/* It was announced. Who wants the key next need not wait for somebody who has given up. */
+static void
+test_store__a_put_that_found_no_node_keeps_nobody_waiting(void **state)
+{
+    struct store_world *world = begin(1, 2);
+    const uint32_t key = 1;
+    struct store_op *op;
+
+    (void)state;
+    store_crash(store_node(world, 0), YB_SIM_DEATH_SILENT);
+    store_run_ms(world, 5000);
+    op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 300);
+    store_value(op, 0, 77, 100);
+    store_submit(op);
+    store_run_ms(world, 150);
+    assert_int_equal(store_exist(world, 1, key), YB_IN_PROGRESS);
+    assert_true(store_settle(world, 1000));
+    assert_int_equal(op->items[0].status, YB_UNREACHABLE);
+    store_run_ms(world, 5); /* The word is on its way. */
+    assert_int_equal(store_exist(world, 1, key), YB_NOT_FOUND);
+    store_world_destroy(&world);
+}
+
+/* It hears of the members by nothing else than the answers that it waits for. */
+static void
+look_seldom(uint32_t number, struct yb_client_core_options *options)
+{
+    (void)number;
+    options->members_ms = 60000;
+}
+
+static void
+test_store__a_put_that_waits_for_a_node_asks_seldom_and_goes_on_when_one_comes(void **state)
+{
+    struct store_world *world =
+        begin_with((struct store_options){.nodes = 1, .clients = 1, .tune_client = look_seldom});
+    const struct yb_client_core *core;
+    struct yb_client_counters before, after;
+    uint64_t began_ns, value = 0;
+    const uint32_t key = 1;
+    struct store_op *op;
+
+    (void)state;
+    store_crash(store_node(world, 0), YB_SIM_DEATH_SILENT);
+    store_run_ms(world, 5000);
+    core = store_client(world, 0)->life->client;
+    yb_client_core_counters(core, &before);
+    op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 20000);
+    store_value(op, 0, 77, 100);
+    store_submit(op);
+    store_run_ms(world, 5000);
+    yb_client_core_counters(core, &after);
+    assert_in_range(after.calls - before.calls, 1, 150); /* Of 1700, if it asked every 3 ms. */
+    store_start(store_node(world, 0));
+    while (!store_ready(world)) {
+        store_run_ms(world, 1);
+    }
+    began_ns = yb_sim_now_ns(world->sim);
+    assert_true(store_settle(world, 10000));
+    assert_int_equal(op->items[0].status, YB_OK);
+    assert_in_range(op->ended_ns - began_ns, 0, 200 * YB_NS_PER_MS); /* It need not rest on. */
+    assert_int_equal(store_get(world, 0, key, &value), YB_OK);
+    store_world_destroy(&world);
+}
+
 static void
 test_store__a_dead_node_takes_only_its_own_blocks(void **state)
 {
@@ -333,6 +405,9 @@ main(void)
         cmocka_unit_test(test_store__replaces_and_shows_only_the_newest_version),
         cmocka_unit_test(test_store__a_node_that_is_not_reached_is_not_said_to_be_full),
         cmocka_unit_test(test_store__where_no_node_is_a_put_says_so),
+        cmocka_unit_test(test_store__a_put_that_found_no_node_keeps_nobody_waiting),
+        cmocka_unit_test(
+            test_store__a_put_that_waits_for_a_node_asks_seldom_and_goes_on_when_one_comes),
         cmocka_unit_test(test_store__a_node_behind_a_slow_link_is_tried_as_long_as_that_takes),
         cmocka_unit_test(test_store__one_cut_with_many_calls_under_way_is_one_failure),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),

@@ -47,6 +47,15 @@ def apart(count):
         yield directory, nodes
 
 
+@case("a put where no node is says so, and keeps nobody waiting for it")
+def _():
+    with Serve() as directory:
+        _, text = command(directory, "put", "k", "--timeout-ms", str(500 * SLOWER), code=1)
+        expect("UNREACHABLE" in text and "no node is there yet" in text and
+               f"yuebing node --directory {directory.address}" in text, text)
+        expect(told(directory, "explain", "k")["fate"] == "never_put", "it is not on its way")
+
+
 @case("a store is ready in less than a second, and says where it listens")
 def _():
     begun = time.monotonic()
