@@ -61,6 +61,9 @@ role_ready(const struct yb_role_info *info, uint64_t now_ns, char reason_out[YB_
         if (info->rebuilding) {
             snprintf(reason_out, YB_HTTP_REASON_BYTES,
                      "the directory is rebuilding: it is being told what its nodes hold");
+        } else if (info->nodes == 0) { /* Nodes come when it is ready: it does not wait for them. */
+            snprintf(reason_out, YB_HTTP_REASON_BYTES,
+                     "ready, and no node is there yet: puts wait until one comes");
         }
         return !info->rebuilding;
     }

@@ -31,6 +31,7 @@ struct directory_role {
     /* ---- */
     _Atomic uint64_t turned_ns;
     _Atomic bool rebuilding;
+    _Atomic uint32_t nodes;
     const char *cluster_file;
 };
 
@@ -125,6 +126,7 @@ on_pulse(void *owner)
     struct directory_role *here = owner;
 
     atomic_store(&here->rebuilding, yb_directory_rebuilding(here->directory));
+    atomic_store(&here->nodes, yb_directory_nodes(here->directory));
     atomic_store(&here->turned_ns, yb_clock_now(here->process->clock));
 }
 
@@ -533,6 +535,7 @@ directory_info(const struct directory_role *here, struct yb_role_info *info_out)
         .io = yb_loop_io(yb_worker_loop(yb_role_worker(here->role)))->ops->name,
         .turned_ns = atomic_load(&here->turned_ns),
         .rebuilding = atomic_load(&here->rebuilding),
+        .nodes = atomic_load(&here->nodes),
     };
 }
 

@@ -77,6 +77,7 @@ struct yb_role_info {
     uint64_t lease_until_ns; /* A node: until when it may serve; 0: not now. */
     uint8_t state;           /* A node: enum yb_wire_slot_state, as the directory told. */
     bool rebuilding;         /* A directory. */
+    uint32_t nodes;          /* A directory: its members. */
 };
 
 #define YB_ROLES_PULSE_NS YB_ROLE_PULSE_NS

@@ -867,3 +867,9 @@ yb_directory_rebuilding(const struct yb_directory *directory)
 {
     return directory->rebuilding;
 }
+
+uint32_t
+yb_directory_nodes(const struct yb_directory *directory)
+{
+    return yb_members_live(directory->members);
+}

@@ -163,4 +163,7 @@ struct yb_id yb_directory_cluster(const struct yb_directory *directory);
 uint64_t yb_directory_seed_check(const struct yb_directory *directory);
 bool yb_directory_rebuilding(const struct yb_directory *directory);
 
+/* Return how many nodes are members, in whatever state but dead. */
+uint32_t yb_directory_nodes(const struct yb_directory *directory);
+
 #endif /* YB_DIRECTORY_DIRECTORY_H */

@@ -167,7 +167,7 @@ ready(const struct yb_http *http)
     char reason[YB_HTTP_REASON_BYTES] = "";
 
     return http->source->ready(http->source->context, reason)
-               ? say(MHD_HTTP_OK, "OK", "ready")
+               ? say(MHD_HTTP_OK, "OK", reason[0] == '\0' ? "ready" : reason)
                : say(MHD_HTTP_SERVICE_UNAVAILABLE, "NOT_READY", reason);
 }
 

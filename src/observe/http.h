@@ -92,6 +92,7 @@ struct yb_http_source {
     void *context;
     bool secret; /* Whether there is one. */
     bool (*allowed)(void *context, const char *token, size_t length);
+    /* False: why not. True: what one should know all the same; untouched: nothing. */
     bool (*ready)(void *context, char reason_out[YB_HTTP_REASON_BYTES]);
     /* What does not work though the process serves: texts, each with a remedy. May be NULL. */
     json_t *(*ailments)(void *context);

@@ -121,6 +121,20 @@ def _():
                f"{done.code} {done.err}")
 
 
+@case("a directory is ready before its nodes are, and says that none is there")
+def _():
+    with Serve("--http", "127.0.0.1:0") as directory:
+        def says(words):
+            code, found = ask(directory, "GET", "/readyz")
+            expect(code == 200 and found["status"] == "OK", f"{code} {found}")
+            return words in found["text"]
+
+        expect(says("no node is there yet"), "it says that puts wait")
+        with serve("--directory", directory.address, command="node"):
+            until(lambda: not says("no node"), "it knows of the node")
+        until(lambda: says("no node is there yet"), "the node has gone")
+
+
 @case("readyz says why not: no directory, lease out, a directory that rebuilds")
 def _():
     with folder() as path:
