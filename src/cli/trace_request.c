@@ -375,6 +375,21 @@ compare_longer(const void *a, const void *b)
     return (one < other) - (one > other);
 }
 
+/* Where one process knows requests, what others have done for none is not what was asked for: each
+ * of them answers for itself. */
+static void
+keep_requests(struct yb_request_spans *all)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (all->spans[i].span.kind == YB_SPAN_KIND_REQUEST) {
+            all->spans[kept++] = all->spans[i];
+        }
+    }
+    all->count = kept > 0 ? kept : all->count;
+}
+
 static json_t *
 slow_json(const struct yb_request_spans *all, uint32_t count)
 {
@@ -461,6 +476,7 @@ yb_cli_trace_slowest(struct yb_cli *cli)
     }
     (void)snprintf(query, sizeof(query), "slowest=%" PRIu64, wanted);
     if (yb_request_spans_add(cli, &all, query)) {
+        keep_requests(&all);
         qsort(all.spans, all.count, sizeof(*all.spans), compare_longer);
         count = all.count < wanted ? all.count : (uint32_t)wanted;
         code = !cli->json ? print_slow(cli, &all, count)

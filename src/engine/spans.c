@@ -113,7 +113,7 @@ yb_engine_trace_verdicts(const struct yb_engine_request *request, uint64_t decid
         span.start_ns = decided_ns;
         span.began_ns = request->load_run_ns;
         span.end_ns = outcome->arrived_ns != 0 ? outcome->arrived_ns : outcome->begun_ns;
-        span.tier = tier_of(outcome);
+        span.tier = outcome->pulled_bytes > 0 ? (uint8_t)YB_SPAN_TIER_DEVICE : tier_of(outcome);
         span.bytes = loaded_bytes(outcome) + outcome->pulled_bytes;
         span.outcome = verdict->status;
         yb_engine_trace(request->engine, span);

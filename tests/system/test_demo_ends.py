@@ -65,7 +65,8 @@ def _():
         found = until(lambda: re.search(rb"dashboard: http://([0-9.:]+)/", said), "it says where",
                       LONG_S)
         life = life_of_slowest(found.group(1).decode())
-        for word in ("decide", "prefill", "pull", "conductor", "engine p", "engine d"):
+        for word in ("decide", "prefill", "pull", "conductor", "engine p", "engine d",
+                     "from device"):
             expect(word in life, f"{word}: {life}")
         demo.send_signal(signal.SIGINT)
         expect(demo.wait(LONG_S) == 0, "it ends well")
