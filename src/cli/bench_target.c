@@ -190,8 +190,8 @@ carry_out(struct child *child, const struct yb_bench_order *order)
     return answer;
 }
 
-/* What the engine's workers do with the memory, and what is done with it here, is ordered by the
- * process that measures. For this one it becomes so by a question that goes through every worker. */
+/* What the engine's workers do with the memory and what is done with it here is ordered by the
+ * process that measures. In this one it is too, by a question that goes through every worker. */
 static void
 meet_workers(struct child *child)
 {
