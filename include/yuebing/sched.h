@@ -467,7 +467,8 @@ YB_API void yb_sched_scratch_destroy(struct yb_sched_scratch **scratch);
 YB_API YB_CHECKED enum yb_status yb_sched_set_cost(struct yb_sched *sched, uint32_t index,
                                                    const struct yb_sched_cost *cost);
 
-/* Set the links of a rack; without, they are no limit. Fails with INVALID. */
+/* Set the links of a rack; without, they are no limit. Fails with INVALID: no such rack, or a rate
+ * that is negative or no number. */
 YB_API YB_CHECKED enum yb_status
 yb_sched_set_rack(struct yb_sched *sched, uint32_t rack,
                   const struct yb_sched_link links[YB_SCHED_UPLINKS]);
@@ -478,7 +479,8 @@ YB_API YB_CHECKED enum yb_status yb_sched_set_instance(struct yb_sched *sched, u
                                                        const struct yb_sched_instance *instance);
 
 /* A place is gone. Its blocks count no longer at once; what they took is given back step by step,
- * by yb_sched_sweep(). The place's number may be used again when yb_sched_is_swept() says so. */
+ * by yb_sched_sweep(). The place's number may be used again when yb_sched_is_swept() says so. Fails
+ * with INVALID (no such number) or NOT_FOUND. */
 YB_API YB_CHECKED enum yb_status yb_sched_remove_instance(struct yb_sched *sched, uint32_t place);
 
 /* Look at up to `steps` places of the table of blocks, freeing what nobody has any more. Returns

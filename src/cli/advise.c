@@ -457,12 +457,7 @@ yb_cli_advise(struct yb_cli *cli, int argc, char **argv)
     if (status == YB_OK) {
         status = cli->json ? print_json(&advice) : print_tables(&advice);
     }
-    if (status == YB_INVALID) {
-        fprintf(cli->err,
-                "yuebing advise: --eviction cannot be \"%s\"; `yuebing simulate --hit-table TRACE` "
-                "shows all there are\n",
-                advice.settings.eviction.text);
-    } else if (status != YB_OK) {
+    if (status != YB_OK) {
         fprintf(cli->err, "yuebing advise: %s\n", yb_status_text(status));
     }
     yb_trace_destroy(&trace);

@@ -62,12 +62,6 @@ fill_defaults(struct yb_sched_options *options)
 static const char *
 problem_of(const struct yb_sched_options *options)
 {
-    if (yb_sched_route_find(options->routing) == NULL) {
-        return "there is no such routing; `ready` and others are listed by yb_sched_routing_name()";
-    }
-    if (yb_sched_admit_find(options->admission) == NULL) {
-        return "there is no such admission; yb_sched_admission_name() lists them";
-    }
     if (options->mode > YB_SCHED_MODE_TIME_SLICED) {
         return "mode is none of enum yb_sched_mode";
     }
@@ -94,6 +88,41 @@ problem_of(const struct yb_sched_options *options)
         return "fetch_threshold, near_best or weight is no number";
     }
     return NULL;
+}
+
+/* Say of a name that is not in its table which ones are. */
+static void
+say_names(char *message_out, size_t message_bytes, const char *option, const char *given,
+          const char *(*name)(uint32_t index))
+{
+    size_t used = 0;
+
+    if (message_out == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; used < message_bytes && (i == 0 || name(i - 1) != NULL); i++) {
+        int more = i == 0 ? snprintf(message_out, message_bytes,
+                                     "%s cannot be \"%.64s\"; allowed:", option, given)
+                          : snprintf(message_out + used, message_bytes - used, " %s", name(i - 1));
+
+        used += (size_t)more;
+    }
+}
+
+/* Whether the policies are there; says which ones are if they are not. */
+static bool
+has_policies(const struct yb_sched_options *options, char *message_out, size_t message_bytes)
+{
+    bool routing = yb_sched_route_find(options->routing) != NULL;
+    bool admission = yb_sched_admit_find(options->admission) != NULL;
+
+    if (!routing) {
+        say_names(message_out, message_bytes, "routing", options->routing, yb_sched_routing_name);
+    } else if (!admission) {
+        say_names(message_out, message_bytes, "admission", options->admission,
+                  yb_sched_admission_name);
+    }
+    return routing && admission;
 }
 
 static bool
@@ -128,6 +157,9 @@ yb_sched_create(const struct yb_sched_options *options, struct yb_sched **sched_
     if (copy_sized(&given, sizeof(given), options)) {
         fill_defaults(&given);
         problem = problem_of(&given);
+        if (problem == NULL && !has_policies(&given, message_out, message_bytes)) {
+            return YB_INVALID;
+        }
     }
     if (problem != NULL) {
         goto err_said;

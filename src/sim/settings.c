@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "policy/policy.h"
 
 static const struct yb_settings_row rows[] = {
 #define X(member, name, kind, value, argument, help) \
@@ -271,6 +272,40 @@ set_tiers(const struct yb_settings *settings, struct yb_scenario *scenario)
     scenario->sched.fetch_none = !pool || settings->fetch_none.number > 0;
 }
 
+/* Whether the policies are there; says which ones are if one is not. */
+static bool
+has_policies(const struct yb_settings *settings, char *message)
+{
+    const struct {
+        const char *setting;
+        const char *given;
+        const char *(*name)(uint32_t index);
+    } tables[] = {{"policy", settings->policy.text, yb_sched_routing_name},
+                  {"admission", settings->admission.text, yb_sched_admission_name},
+                  {"eviction", settings->eviction.text, yb_policy_name}};
+
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        uint32_t at = 0;
+        size_t used;
+
+        while (tables[i].name(at) != NULL && strcmp(tables[i].name(at), tables[i].given) != 0) {
+            at++;
+        }
+        if (tables[i].name(at) != NULL) {
+            continue;
+        }
+        used =
+            (size_t)snprintf(message, YB_SETTINGS_MESSAGE_MAX,
+                             "%s cannot be \"%s\"; allowed:", tables[i].setting, tables[i].given);
+        for (at = 0; tables[i].name(at) != NULL && used < YB_SETTINGS_MESSAGE_MAX; at++) {
+            used += (size_t)snprintf(message + used, YB_SETTINGS_MESSAGE_MAX - used, " %s",
+                                     tables[i].name(at));
+        }
+        return false;
+    }
+    return true;
+}
+
 enum yb_status
 yb_settings_scenario(const struct yb_settings *settings, const struct yb_sched_catalog *catalog,
                      struct yb_scenario *scenario_out, char message[YB_SETTINGS_MESSAGE_MAX])
@@ -311,6 +346,9 @@ yb_settings_scenario(const struct yb_settings *settings, const struct yb_sched_c
     struct yb_sched_catalog *built_in = NULL;
     enum yb_status status = set_mode(settings, &scenario, message);
 
+    if (status == YB_OK && !has_policies(settings, message)) {
+        status = YB_INVALID;
+    }
     if (status == YB_OK && catalog == NULL) {
         status = yb_sched_catalog_create(&built_in);
         catalog = built_in;

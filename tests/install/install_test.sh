@@ -41,6 +41,11 @@ example() {
     $cc "$source/examples/transfer.c" -o "$dest/example" $(pkg-config --cflags --libs yuebing)
     LD_LIBRARY_PATH=$libdir "$dest/example" | grep -q ' equal$'
 }
+sched_example() {
+    # shellcheck disable=SC2046 # The flags are words.
+    $cc "$source/examples/sched.c" -o "$dest/sched" $(pkg-config --cflags --libs yuebing)
+    LD_LIBRARY_PATH=$libdir "$dest/sched" | grep -q '^place 0, .* from place 2, '
+}
 store_example() {
     local address serve status=0
     # shellcheck disable=SC2046 # The flags are words.
@@ -70,6 +75,7 @@ static() {
 passes "every public header is installed" headers_complete
 passes "a program builds and runs against the shared library" shared
 passes "the example of the transfer engine moves its bytes there and back" example
+passes "the example of the scheduler sends a request past a busy place" sched_example
 if find "$dest" -name libyuebing.a | grep -q .; then
     passes "a program builds and runs against the static library" static
 fi

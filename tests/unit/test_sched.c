@@ -51,6 +51,71 @@ realloc(void *old, size_t size)
 }
 #endif
 
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void
+test_sched__each_policy_of_the_tables_has_a_text_and_can_be_had(void **state)
+{
+    const char *name;
+    uint32_t routings = 0;
+    uint32_t admissions = 0;
+    char message[256] = "";
+    struct yb_sched_options options = ground_options(NULL);
+    struct yb_sched *sched;
+
+    (void)state;
+    for (; (name = yb_sched_routing_name(routings)) != NULL; routings++) {
+        assert_true(strlen(yb_sched_routing_text(routings)) > 0);
+        options.routing = name;
+        assert_int_equal(yb_sched_create(&options, &sched, NULL, 0), YB_OK);
+        assert_string_equal(yb_sched_info(sched).routing, name);
+        yb_sched_destroy(&sched);
+    }
+    for (; (name = yb_sched_admission_name(admissions)) != NULL; admissions++) {
+        assert_true(strlen(yb_sched_admission_text(admissions)) > 0);
+        options.admission = name;
+        assert_int_equal(yb_sched_create(&options, &sched, NULL, 0), YB_OK);
+        assert_string_equal(yb_sched_info(sched).admission, name);
+        yb_sched_destroy(&sched);
+    }
+    assert_true(routings == 14 && admissions == 4);
+    assert_null(yb_sched_routing_text(routings));
+    assert_null(yb_sched_admission_text(admissions));
+    options.admission = "dice";
+    assert_int_equal(yb_sched_create(&options, &sched, message, sizeof(message)), YB_INVALID);
+    assert_non_null(strstr(message, "dice"));
+    assert_non_null(strstr(message, "early-predicted"));
+}
+
+static void
+test_sched__a_places_number_is_free_when_nothing_of_it_is_left(void **state)
+{
+    struct yb_sched_options options = ground_options("ready");
+    struct yb_sched_instance instance = ground_instance(3);
+    struct yb_sched_hit hits[256];
+    struct ground ground;
+    uint32_t steps = 0;
+
+    (void)state;
+    ground_open(&ground, &options, 8);
+    ground_add(&ground, 3, YB_SCHED_TIER_DRAM, GROUND_BLOCKS);
+    assert_true(yb_sched_is_swept(ground.sched, 3));
+    assert_int_equal(yb_sched_remove_instance(ground.sched, 3), YB_OK);
+    assert_int_equal(yb_sched_remove_instance(ground.sched, 3), YB_NOT_FOUND);
+    assert_int_equal(yb_sched_remove_instance(ground.sched, 256), YB_INVALID);
+    assert_false(yb_sched_is_swept(ground.sched, 3));
+    assert_false(yb_sched_is_swept(ground.sched, 256)); /* Never to be had. */
+    while (yb_sched_sweep(ground.sched, 100)) {
+        assert_true(++steps < 100000);
+    }
+    assert_true(steps > 1);
+    assert_true(yb_sched_is_swept(ground.sched, 3));
+    assert_int_equal(yb_sched_set_instance(ground.sched, 3, &instance), YB_OK);
+    (void)yb_sched_match(ground.sched, ground.scratch, ground.blocks, GROUND_BLOCKS, 0, hits);
+    assert_int_equal(hits[3].run[YB_SCHED_TIER_SSD], 0);
+    ground_close(&ground);
+}
+
 /* ---- decisions ------------------------------------------------------------------------------- */
 
 static void
@@ -559,7 +624,7 @@ test_sched__what_is_outside_the_contract_is_refused_and_changes_nothing(void **s
 
     (void)state;
     assert_int_equal(yb_sched_create(&options, &sched, message, sizeof(message)), YB_INVALID);
-    assert_non_null(strstr(message, "no such routing"));
+    assert_non_null(strstr(message, "routing cannot be"));
     options = ground_options(NULL);
     options.conductor = YB_SCHED_CONDUCTORS_MAX;
     assert_int_equal(yb_sched_create(&options, &sched, NULL, 0), YB_INVALID);
@@ -615,6 +680,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sched__each_policy_of_the_tables_has_a_text_and_can_be_had),
+        cmocka_unit_test(test_sched__a_places_number_is_free_when_nothing_of_it_is_left),
         cmocka_unit_test(test_sched__the_same_state_and_request_give_the_same_decision),
         cmocka_unit_test(test_sched__only_places_that_are_there_and_have_the_role_are_named),
         cmocka_unit_test(test_sched__a_decision_about_a_place_that_has_gone_is_stale),

@@ -263,6 +263,10 @@ test_sched_cost__a_file_may_bring_and_change_rows(void **state)
         models++;
     }
     assert_int_equal(models, 11);
+    assert_string_equal(yb_sched_catalog_gpu(catalog, 0)->name, "a800");
+    assert_null(yb_sched_catalog_gpu(catalog, 7)); /* "L20" changed a row that was there. */
+    cost = cost_of(catalog, "llama-3-70b", "l20", 1);
+    assert_int_equal(cost.kv_tokens_max, 0); /* 141 GB of weights in 48 GB: no room. */
     assert_string_equal(yb_sched_catalog_find_gpu(catalog, "l20")->name, "l20");
     assert_null(yb_sched_catalog_find_model(catalog, "none"));
     assert_int_equal(yb_sched_catalog_cost(catalog, "none", "l20", 1, &cost), YB_NOT_FOUND);

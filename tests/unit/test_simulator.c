@@ -589,6 +589,16 @@ test_simulator__settings_are_understood_or_refused_by_name(void **state)
     assert_int_equal(yb_settings_set(&settings, "gpu", "1xl20", message), YB_OK);
     assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_INVALID);
     assert_non_null(strstr(message, "does not fit on 1xl20"));
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"policy", "admission", "eviction"};
+        static const char *const known[] = {" rolling", " early-predicted", " trajectory"};
+
+        yb_settings_init(&settings);
+        assert_int_equal(yb_settings_set(&settings, names[i], "dice", message), YB_OK);
+        assert_int_equal(yb_settings_scenario(&settings, NULL, &scenario, message), YB_INVALID);
+        assert_non_null(strstr(message, "cannot be \"dice\"; allowed:"));
+        assert_non_null(strstr(message, known[i]));
+    }
 }
 
 static void
