@@ -83,6 +83,21 @@ def what_conductors_do(page, store, conductor):
         return new Counters(later, before).grown(before, named('node_loads_failed_total'));
     })()""")
     expect(grown == 3, f"{grown} of three failures")
+    # What is handed over is no hit: another engine has computed it, and said so.
+    hits = page.value("""(() => {
+        const [before, after] = [0, 1].map(() => structuredClone(state.last));
+        const counted = (engine, device, miss) => ({up: true, series: {engine_kv_blocks: 1,
+            'engine_source_tokens_total{tier="engine"}': engine,
+            'engine_source_tokens_total{tier="device"}': device,
+            'engine_source_tokens_total{tier="miss"}': miss}});
+        Object.assign(before.processes[0], counted(0, 0, 0));
+        Object.assign(after.processes[0], counted(100, 25, 75));
+        after.at_ms += 1000;
+        const old = new Counters(before);
+        return derive(after, new Counters(after, old), old).hits;
+    })()""")
+    expect({word: share for word, share in hits.items() if share} ==
+           {"own memory": 25, "computed": 75}, f"{hits}")
 
 
 def click_through(page, first):

@@ -81,6 +81,8 @@ function quantiles(buckets, shares) {
 
 // Where the tokens of prompts came from; or, where no engine is watched, what nodes were asked for.
 const SOURCES = {device: 'own memory', engine: 'another engine', dram: "the store's memory", ssd: 'SSD', object: 'object store', miss: 'computed'};
+// A prompt that is handed over was counted by the engine that computed it: once is enough.
+const PROMPTS = Object.fromEntries(Object.entries(SOURCES).filter(([tier]) => tier !== 'engine'));
 const toEngines = word => `to engines from ${word}`;
 const TIERS = {device: 'device', dram: 'memory', ssd: 'SSD', object: 'object store', miss: 'not found'};
 const FLOWS = [
@@ -112,7 +114,7 @@ function derive(sample, counters, before) {
   const point = {at: sample.at_ms, seconds, hits: null, ttft: null, flow: null, work: null, refused: null, failed: null, arrived: []};
   if (!(seconds > 0)) return point;
   const byTier = name => counters.grown(before, named(name), row => row.labels.tier);
-  point.hits = shares(byTier('engine_source_tokens_total'), SOURCES);
+  point.hits = shares(byTier('engine_source_tokens_total'), PROMPTS);
   if (!counters.sum('engine_kv_blocks')) point.hits = shares(byTier('node_found_total'), TIERS);
   const buckets = counters.grown(before, row => row.name.includes('ttft') && row.name.endsWith('_bucket'), row => row.labels.le);
   const times = quantiles(buckets, [.5, .95, .99]);
