@@ -245,7 +245,8 @@ test_cli__advise_refuses_what_it_does_not_know(void **state)
     expect_run("advise --instances 0", 2, "",
                "--instances, --ttft-slo and --tpot-slo-ms cannot be 0");
     expect_run("advise --like nothing", 2, "", "allowed: conversation");
-    expect_run("advise --eviction none-such", 2, "", "--eviction cannot be \"none-such\"");
+    expect_run("advise --eviction none-such", 2, "",
+               "eviction cannot be \"none-such\"; allowed: lru");
     expect_run("advise --trace /none-such", 2, "", "/none-such");
 }
 
