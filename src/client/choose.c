@@ -11,8 +11,14 @@
 #define PROBE_TRIPS   10u
 #define PROBE_BYTE_NS 15u /* 64 MiB/s: half of a slow link. */
 
-/* How close a node is to those that are chosen already, and the first one to anywhere but here: the
- * smaller the better. */
+/* How much a node may fail together with, of those that are chosen already: a host weighs more than
+ * a rack and a zone, a rack more than a zone. The first one: whether it is elsewhere. The smaller
+ * the better. */
+#define SAME_ZONE  1u
+#define SAME_RACK  2u
+#define SAME_HOST  4u
+#define SHARED_MAX (SAME_ZONE | SAME_RACK | SAME_HOST)
+
 static uint32_t
 closeness(const struct yb_choice *choices, const struct yb_choice *one, const uint32_t *chosen,
           uint32_t chosen_count)
@@ -24,13 +30,13 @@ closeness(const struct yb_choice *choices, const struct yb_choice *one, const ui
         uint32_t level = 0;
 
         if (other->zone != 0 && other->zone == one->zone) {
-            level = 1;
+            level |= SAME_ZONE;
         }
         if (other->rack != 0 && other->rack == one->rack) {
-            level = 2;
+            level |= SAME_RACK;
         }
         if (other->host != 0 && other->host == one->host) {
-            level = 3;
+            level |= SAME_HOST;
         }
         worst = level > worst ? level : worst;
     }
@@ -146,7 +152,7 @@ draw(const struct yb_choice *choices, uint32_t count, const struct yb_choose_blo
 {
     uint64_t bytes = block->bytes;
 
-    for (uint32_t level = 0; level <= 3; level++) {
+    for (uint32_t level = 0; level <= SHARED_MAX; level++) {
         uint32_t members = 0;
         uint32_t a, b;
 

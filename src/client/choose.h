@@ -6,7 +6,8 @@
  * preferred node that may take it, one of this host, or any. Of several that are equally good it is
  * the better of two drawn at random, by the free share of their memory ("the power of two choices":
  * Mitzenmacher, IEEE TPDS 2001), which spreads load without herding to a newcomer. Every further
- * one avoids, as far as there is a choice, the zone, the rack, the host of those before.
+ * one avoids, as far as there is a choice, the host, then the rack, then the zone of those before;
+ * nodes of one host have racks and zones, too, where these say what else fails together.
  *
  * Blocks of a group go where the others of it are, as far as there is room: instead of drawing, of
  * those that are equally good and have room the one is taken that comes first in the group's own

@@ -211,6 +211,7 @@ struct yb_directory {
     uint8_t seed[YB_CLUSTER_SEED_BYTES];
     uint64_t epoch;
     uint64_t last_grant;
+    uint32_t turn; /* Of the replicas that lookups name. */
     bool rebuilding;
     bool all_named; /* What the members of before hold is known. */
     uint32_t rebuilt_permille;

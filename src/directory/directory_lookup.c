@@ -48,35 +48,33 @@ explain_absence(struct yb_directory *directory, uint32_t tenant, struct yb_id ha
     }
 }
 
+/* An answer has room for four replicas. Of more that are alive it names those from `turn` on. */
 static void
-fill_answer(const struct yb_index_answer *found, struct yb_wire_lookup_answer *out)
+fill_answer(const struct yb_index_answer *found, uint32_t turn, struct yb_wire_lookup_answer *out)
 {
+    uint32_t named =
+        found->count < YB_WIRE_ANSWER_REPLICAS ? found->count : YB_WIRE_ANSWER_REPLICAS;
+    uint32_t first = found->live > YB_WIRE_ANSWER_REPLICAS ? turn % found->live : 0;
+    struct yb_index_replica replicas[YB_WIRE_ANSWER_REPLICAS] = {{.slot = 0}};
+
+    for (uint32_t i = 0; i < named; i++) {
+        replicas[i] = found->replicas[first == 0 ? i : (first + i) % found->live];
+    }
     *out = (struct yb_wire_lookup_answer){
         .grant = found->grant,
         .size_code = found->size_code,
         .flags = (uint16_t)(found->flags & YB_WIRE_BLOCK_FLAG_ALL),
         .presence = found->presence,
         .count = found->count,
+        .slot0 = replicas[0].slot,
+        .tier0 = replicas[0].tier,
+        .slot1 = replicas[1].slot,
+        .tier1 = replicas[1].tier,
+        .slot2 = replicas[2].slot,
+        .tier2 = replicas[2].tier,
+        .slot3 = replicas[3].slot,
+        .tier3 = replicas[3].tier,
     };
-    switch (found->count < YB_WIRE_ANSWER_REPLICAS ? found->count : YB_WIRE_ANSWER_REPLICAS) {
-    case 4:
-        out->slot3 = found->replicas[3].slot;
-        out->tier3 = found->replicas[3].tier;
-        __attribute__((fallthrough));
-    case 3:
-        out->slot2 = found->replicas[2].slot;
-        out->tier2 = found->replicas[2].tier;
-        __attribute__((fallthrough));
-    case 2:
-        out->slot1 = found->replicas[1].slot;
-        out->tier1 = found->replicas[1].tier;
-        __attribute__((fallthrough));
-    case 1:
-        out->slot0 = found->replicas[0].slot;
-        out->tier0 = found->replicas[0].tier;
-        break;
-    default: break;
-    }
 }
 
 static void
@@ -132,7 +130,7 @@ look_up(struct yb_directory *directory, struct look *look, const struct yb_id *h
             put_answer(look, &answer);
             continue;
         }
-        fill_answer(found, &answer);
+        fill_answer(found, directory->turn++, &answer); /* So that all of them are read. */
         hits += found->grant != 0 ? 1 : 0;
         if (found->grant == 0 && absences) {
             explain_absence(directory, query->tenant, hashes[i], yb_writes_other, &answer);
@@ -316,7 +314,7 @@ yb_directory_handle_explain(struct yb_directory *directory, struct yb_request *r
     }
     query.tenant = yb_directory_tenant_of(directory, request, false);
     yb_index_lookup(directory->index, &query, &body.hash, 1, &found);
-    fill_answer(&found, &answer);
+    fill_answer(&found, 0, &answer);
     if (found.grant == 0) {
         explain_absence(directory, query.tenant, body.hash, yb_writes_announced, &answer);
     } else if (yb_directory_hides(directory, query.tenant, body.hash, found.grant)) {

@@ -27,17 +27,15 @@
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* Return how bad it would be to have two copies in these places. */
+/* Return how bad it would be to have two copies in these places, weighed as in client/choose.c. */
 static uint32_t
 nearness(const struct yb_members_slot *a, const struct yb_members_slot *b)
 {
-    if (!yb_id_is_none(a->facts.host) && yb_id_equal(a->facts.host, b->facts.host)) {
-        return 3;
-    }
-    if (a->facts.rack[0] != '\0' && strcmp(a->facts.rack, b->facts.rack) == 0) {
-        return 2;
-    }
-    return a->facts.zone[0] != '\0' && strcmp(a->facts.zone, b->facts.zone) == 0 ? 1 : 0;
+    bool host = !yb_id_is_none(a->facts.host) && yb_id_equal(a->facts.host, b->facts.host);
+    bool rack = a->facts.rack[0] != '\0' && strcmp(a->facts.rack, b->facts.rack) == 0;
+    bool zone = a->facts.zone[0] != '\0' && strcmp(a->facts.zone, b->facts.zone) == 0;
+
+    return (host ? 4u : 0u) + (rack ? 2u : 0u) + (zone ? 1u : 0u);
 }
 
 /* Return the bytes that are free on a slot, less those that are on their way there. */

@@ -273,6 +273,34 @@ test_store__a_put_that_waits_for_a_node_asks_seldom_and_goes_on_when_one_comes(v
     store_world_destroy(&world);
 }
 
+/* A lookup names four. */
+static void
+test_store__reads_are_spread_over_more_replicas_than_a_lookup_names(void **state)
+{
+    struct store_world *world = begin(8, 2);
+    uint64_t value = 0;
+
+    (void)state;
+    for (uint32_t key = 0; key < 80; key++) {
+        struct store_op *op = store_op(world, 0, YB_CLIENT_PUT, &key, 1, 10000);
+
+        store_value(op, 0, key, 100);
+        op->batch.put.replicas = 8;
+        store_submit(op);
+        assert_true(store_settle(world, 20000));
+        assert_int_equal(op->items[0].replicas, 8);
+        assert_int_equal(store_get(world, 1, key, &value), YB_OK);
+        assert_int_equal(value, key);
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        struct yb_node_info info;
+
+        yb_node_info(store_node(world, i)->life->node, &info);
+        assert_in_range(info.gets, 2, 30);
+    }
+    store_world_destroy(&world);
+}
+
 static void
 test_store__a_dead_node_takes_only_its_own_blocks(void **state)
 {
@@ -410,6 +438,7 @@ main(void)
             test_store__a_put_that_waits_for_a_node_asks_seldom_and_goes_on_when_one_comes),
         cmocka_unit_test(test_store__a_node_behind_a_slow_link_is_tried_as_long_as_that_takes),
         cmocka_unit_test(test_store__one_cut_with_many_calls_under_way_is_one_failure),
+        cmocka_unit_test(test_store__reads_are_spread_over_more_replicas_than_a_lookup_names),
         cmocka_unit_test(test_store__a_dead_node_takes_only_its_own_blocks),
         cmocka_unit_test(test_store__a_directory_that_starts_again_forgets_nothing_acknowledged),
         cmocka_unit_test(test_store__a_put_under_way_outlives_a_directory_that_starts_again),

@@ -39,7 +39,7 @@ possible(const struct yb_choice *row, uint64_t bytes)
     return row->writable && !row->tried && row->capacity >= bytes;
 }
 
-/* 3: the same host as one of those before; 2: rack; 1: zone; 0: nothing in common. */
+/* 4 and more: the same host as one of those before; 2: rack; 1: zone; 0: nothing in common. */
 static uint32_t
 closeness(const struct yb_choice *rows, uint32_t row, const uint32_t *before, uint32_t count)
 {
@@ -47,10 +47,9 @@ closeness(const struct yb_choice *rows, uint32_t row, const uint32_t *before, ui
 
     for (uint32_t i = 0; i < count; i++) {
         const struct yb_choice *a = &rows[row], *b = &rows[before[i]];
-        uint32_t level = a->host != 0 && a->host == b->host   ? 3
-                         : a->rack != 0 && a->rack == b->rack ? 2
-                         : a->zone != 0 && a->zone == b->zone ? 1
-                                                              : 0;
+        uint32_t level = (a->host != 0 && a->host == b->host ? 4u : 0u) +
+                         (a->rack != 0 && a->rack == b->rack ? 2u : 0u) +
+                         (a->zone != 0 && a->zone == b->zone ? 1u : 0u);
 
         worst = level > worst ? level : worst;
     }
@@ -169,6 +168,28 @@ test_choose__replicas_avoid_the_hosts_of_those_before(void **state)
     assert_int_equal(places[0], 0);
     assert_int_equal(places[1], 2);
     assert_int_equal(places[2], 1);
+}
+
+/* Several nodes of a machine may hang on supplies or switches of their own. */
+static void
+test_choose__replicas_on_one_host_avoid_the_racks_and_zones_of_those_before(void **state)
+{
+    const struct yb_choice rows[] = {
+        {.slot = 1, .writable = true, .host = 1, .rack = 1, .zone = 1, .preferred = true},
+        {.slot = 2, .writable = true, .host = 1, .rack = 1, .zone = 1},
+        {.slot = 3, .writable = true, .host = 1, .rack = 2, .zone = 1},
+        {.slot = 4, .writable = true, .host = 1, .rack = 3, .zone = 2},
+    };
+    const struct yb_choose_block block = {.wanted = 4};
+    const uint64_t numbers[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    uint32_t places[YB_CHOOSE_MAX];
+
+    (void)state;
+    assert_int_equal(yb_choose_places(rows, 4, &block, numbers, places), 4);
+    assert_int_equal(places[0], 0);
+    assert_int_equal(places[1], 3);
+    assert_int_equal(places[2], 2);
+    assert_int_equal(places[3], 1);
 }
 
 /* Where a group's block of 10 bytes goes, if it is asked by somebody who draws other numbers and
@@ -341,6 +362,8 @@ main(void)
         cmocka_unit_test(test_choose__places_are_different_able_and_as_far_apart_as_can_be),
         cmocka_unit_test(test_choose__nodes_of_this_host_share_what_is_put_from_here),
         cmocka_unit_test(test_choose__replicas_avoid_the_hosts_of_those_before),
+        cmocka_unit_test(
+            test_choose__replicas_on_one_host_avoid_the_racks_and_zones_of_those_before),
         cmocka_unit_test(test_choose__a_group_is_on_one_node_as_far_as_that_has_room),
         cmocka_unit_test(test_choose__of_two_drawn_the_one_with_more_room_wins),
         cmocka_unit_test(
