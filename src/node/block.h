@@ -44,9 +44,10 @@ struct yb_node_put_item;
 /* Whose a block is. A node knows at most YB_TENANTS_MAX. */
 struct yb_tenant {
     char name[65];
-    uint64_t flush;  /* Blocks of an older epoch are misses. */
-    uint64_t credit; /* Bytes that it may use here; UINT64_MAX: no limit. */
-    uint64_t live;   /* GRANTED blocks of the current flush epoch. */
+    uint64_t flush;   /* Blocks of an older epoch are misses. */
+    uint64_t flushed; /* How many became so when this epoch was heard of. */
+    uint64_t credit;  /* Bytes that it may use here; UINT64_MAX: no limit. */
+    uint64_t live;    /* GRANTED blocks of the current flush epoch. */
     uint64_t
         storing_bytes; /* Of blocks that are on their way down, and stay in memory meanwhile. */
     struct yb_policy

@@ -235,6 +235,7 @@ forget_cluster(struct yb_node *node)
     }
     for (uint32_t i = 0; i < node->tenant_count; i++) {
         node->tenants[i].flush = 0;
+        node->tenants[i].flushed = 0;
         node->tenants[i].credit = UINT64_MAX;
     }
     node->grant_max = 0;

@@ -49,18 +49,17 @@ uint64_t
 yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush)
 {
     struct yb_tenant *known = &node->tenants[tenant];
-    uint64_t gone;
 
     if (flush <= known->flush) {
-        return 0;
+        return flush == known->flush ? known->flushed : 0; /* Heard of before, in another way. */
     }
-    gone = known->live + yb_node_below_count(node, tenant);
+    known->flushed = known->live + yb_node_below_count(node, tenant);
     known->flush = flush; /* Every older block is a miss from here on (N1) ... */
     known->live = 0;
     node->sweep_left = yb_block_span(node->blocks); /* ... and its memory comes back in steps. */
     yb_node_below_flush(node, tenant);
-    yb_node_count(node, YB_NODE_STAT_FLUSHED, gone);
-    return gone;
+    yb_node_count(node, YB_NODE_STAT_FLUSHED, known->flushed);
+    return known->flushed;
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */

@@ -372,7 +372,8 @@ void yb_node_discard(struct yb_node *node, struct yb_block *block);
 /* Make a block readable under its grant; an older one of its key goes. */
 void yb_node_grant(struct yb_node *node, struct yb_block *block, uint64_t grant, bool sole);
 
-/* Take what is told of tenants. Returns how many blocks are gone by it. */
+/* Take what is told of tenants, by an order or with a heartbeat, whichever comes first. Returns how
+ * many blocks are gone by the epoch. */
 uint64_t yb_node_flush(struct yb_node *node, uint32_t tenant, uint64_t flush);
 
 /* Collect flushed and expired blocks, some at a time. */

@@ -184,7 +184,7 @@ store_caller_drop(struct store_caller *caller, const struct store_role *to,
 
 enum yb_status
 store_caller_flush(struct store_caller *caller, const struct store_role *to,
-                   const struct store_order *order)
+                   const struct store_order *order, uint64_t *count_out)
 {
     struct yb_wire_flush_order body = {
         .epoch = order->epoch,
@@ -192,12 +192,21 @@ store_caller_flush(struct store_caller *caller, const struct store_role *to,
         .flush = order->grant,
         .tenant = yb_wire_text_of("default"),
     };
+    struct yb_wire_flush_answer answer;
+    enum yb_status status;
     uint8_t bytes[256];
     size_t length = 0;
 
     STORE_CHECK(caller->world,
                 yb_wire_flush_order_encode(&body, bytes, sizeof(bytes), &length) == YB_OK);
-    return store_caller_ask(caller, to, YB_WIRE_NODE_TYPE_FLUSH, bytes, length);
+    status = store_caller_ask(caller, to, YB_WIRE_NODE_TYPE_FLUSH, bytes, length);
+    if (status == YB_OK && count_out != NULL) {
+        STORE_CHECK(caller->world,
+                    yb_wire_flush_answer_decode(caller->reply, caller->call.reply_body_bytes,
+                                                &answer, NULL) == YB_OK);
+        *count_out = answer.count;
+    }
+    return status;
 }
 
 /* ---- pins ----------------------------------------------------------------------------------- */

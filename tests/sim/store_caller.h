@@ -49,8 +49,9 @@ struct store_order {
 };
 enum yb_status store_caller_drop(struct store_caller *caller, const struct store_role *to,
                                  const struct store_order *order);
+/* `count_out`, which may be NULL: how many blocks went. */
 enum yb_status store_caller_flush(struct store_caller *caller, const struct store_role *to,
-                                  const struct store_order *order);
+                                  const struct store_order *order, uint64_t *count_out);
 
 /* A value that is lent: where it lies in the pool, and until when, on the caller's clock. */
 struct store_lent {

@@ -439,7 +439,7 @@ test_a10__an_order_of_another_cluster_or_life_touches_nothing(void **state)
     order.grant = 9; /* What the cluster before flushed, of a tenant that both have. */
     order.incarnation = yb_grant_epoch_start(yb_grant_epoch(order.incarnation));
     for (uint32_t life = 0; life < 8; life++, order.incarnation++) {
-        assert_int_equal(store_caller_flush(caller, node, &order), YB_FENCED);
+        assert_int_equal(store_caller_flush(caller, node, &order, NULL), YB_FENCED);
     }
     late = order_now(world, 0, 1); /* It would be heard, but for ... */
     late.epoch--;
@@ -882,6 +882,27 @@ test_d4__a_replica_outlives_its_fellow(void **state)
     end(world);
 }
 
+/* An order whose answer is lost comes again, and a heartbeat may be there before it. */
+static void
+test_a5__a_node_that_has_flushed_says_how_many_went_also_when_it_is_told_again(void **state)
+{
+    struct store_world *world = begin(1, 1);
+    struct store_caller *caller = store_caller_create(world, YB_WIRE_ROLE_DIRECTORY);
+    struct store_order order = order_now(world, 0, 1);
+
+    (void)state;
+    DO(world, {STEP_PUT, .key = 1, .value = 77}, {STEP_PUT, .key = 2, .value = 78});
+    order.grant = 9;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t count = 0;
+
+        assert_int_equal(store_caller_flush(caller, store_node(world, 0), &order, &count), YB_OK);
+        assert_int_equal(count, 2);
+    }
+    store_caller_destroy(&caller);
+    end(world);
+}
+
 static void
 test_f2__only_a_directory_gives_orders(void **state)
 {
@@ -895,7 +916,7 @@ test_f2__only_a_directory_gives_orders(void **state)
         struct store_order order = order_now(world, 0, 1);
 
         assert_int_not_equal(store_caller_drop(caller, store_node(world, 0), &order), YB_OK);
-        assert_int_not_equal(store_caller_flush(caller, store_node(world, 0), &order), YB_OK);
+        assert_int_not_equal(store_caller_flush(caller, store_node(world, 0), &order, NULL), YB_OK);
         store_caller_destroy(&caller);
     }
     store_steps_do(
@@ -965,6 +986,8 @@ main(void)
         cmocka_unit_test(test_c7__a_drain_loses_nothing),
         cmocka_unit_test(test_c9__a_directory_that_was_stopped_kills_nobody),
         cmocka_unit_test(test_d4__a_replica_outlives_its_fellow),
+        cmocka_unit_test(
+            test_a5__a_node_that_has_flushed_says_how_many_went_also_when_it_is_told_again),
         cmocka_unit_test(test_f2__only_a_directory_gives_orders),
         cmocka_unit_test(test_f7__who_cannot_be_reached_by_clients_is_not_dead),
     };
