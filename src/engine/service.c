@@ -220,6 +220,7 @@ read_fields(struct question *question, const json_t *body)
     const json_t *transfer = json_object_get(body, "kv_transfer_params");
     uint64_t answer = ANSWER_TOKENS, reuse = UINT32_MAX, work_class = YB_CLASS_FIRST_TOKEN;
     uint64_t choices = 1;
+    const json_t *stream = json_object_get(body, "stream");
 
     if (json_is_string(prompt)) {
         read_text(question, prompt);
@@ -241,7 +242,10 @@ read_fields(struct question *question, const json_t *body)
         question->wrong = "reuse_tokens, class (0 to 2), decision and conductor (0 to 15) are "
                           "whole numbers";
     }
-    question->stream = json_is_true(json_object_get(body, "stream"));
+    if (stream != NULL && !json_is_boolean(stream) && !json_is_null(stream)) {
+        question->wrong = "stream: true or false";
+    }
+    question->stream = json_is_true(stream);
     if (question->wrong == NULL && transfer != NULL && !json_is_null(transfer)) {
         read_handover(question, transfer);
     }

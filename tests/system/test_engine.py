@@ -168,6 +168,7 @@ def _():
             b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"prompt": 5}', b'{"prompt": []}',
             b'{"prompt": [1, "2"]}', b'{"prompt": [-1]}', b'{"prompt": [4294967296]}',
             json.dumps({**good, "n": 2}), json.dumps({**good, "n": 0}),
+            json.dumps({**good, "stream": "yes"}), json.dumps({**good, "stream": 1}),
             json.dumps({**good, "max_tokens": 0}), json.dumps({**good, "max_tokens": -1}),
             json.dumps({**good, "max_tokens": "9"}), json.dumps({**good, "max_tokens": 10 ** 12}),
             json.dumps({**good, "instructions": 5}), json.dumps({**good, "instructions": [{}]}),
