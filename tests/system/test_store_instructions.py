@@ -300,7 +300,8 @@ def _():
                 outcomes = closed(server)
                 expect(audit(server)["issued"] >= 30 // SLOWER, f"{outcomes}")
                 print(f"# {outcomes}")
-                one.get(f"{NAME}:100-199", bytes=20000).all("OK")
+                until(lambda: set(one.get(f"{NAME}:100-199", bytes=20000).counted) == {"OK"},
+                      "all are there, once it is known who has died and is back")
         finally:
             for each in nodes:
                 each.kill()
