@@ -22,10 +22,12 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "net/net.h"
 #include "tier/object/backend.h"
 
 #define FILE_MAGIC     0x594f4649u /* "YOFI" */
 #define PARTS          "_part"
+#define PART_BYTES     80u
 #define PART_OLD_S     (24 * 3600)
 #define PIECES_MAX     64
 #define STEP_BYTES     (128u << 10) /* That one call moves at most: see step(). */
@@ -41,6 +43,7 @@ struct file_backend {
     struct yb_loop *loop;
     struct yb_helper_pool *pool;
     const struct yb_clock *clock;
+    struct yb_id writer; /* No two have one, on whichever hosts and in whichever processes. */
     _Atomic uint64_t next_part;
 };
 
@@ -258,6 +261,17 @@ move_bytes(int fd, struct yb_object_request *request)
 
 /* ---- the verbs ------------------------------------------------------------------------------- */
 
+/* A name for what is being written. */
+static void
+name_part(struct file_backend *file, char part_out[PART_BYTES])
+{
+    char writer[33];
+
+    yb_id_format(file->writer, writer);
+    (void)snprintf(part_out, PART_BYTES, PARTS "/%s-%" PRIu64, writer,
+                   atomic_fetch_add_explicit(&file->next_part, 1, memory_order_relaxed));
+}
+
 /* Write the bytes to a file of no name yet. Returns its descriptor, or -1 with errno. */
 static int
 write_part(const struct file_backend *file, struct yb_object_request *request, const char *part)
@@ -300,15 +314,14 @@ rename_part(const struct file_backend *file, const char *part, const char *path)
 static enum yb_status
 run_put(struct file_backend *file, struct yb_object_request *request)
 {
-    char part[64], path[PATH_BYTES];
+    char part[PART_BYTES], path[PATH_BYTES];
     int fd;
 
     if (request->before != NULL) {
         request->before(request);
     }
     path_of(request->name, path);
-    (void)snprintf(part, sizeof(part), PARTS "/%ld-%" PRIu64, (long)getpid(),
-                   atomic_fetch_add_explicit(&file->next_part, 1, memory_order_relaxed));
+    name_part(file, part);
     fd = write_part(file, request, part);
     if (fd < 0 && errno == ENOENT && make_folders(file, PARTS "/")) {
         fd = write_part(file, request, part);
@@ -389,11 +402,10 @@ run_delete(struct file_backend *file, struct yb_object_request *request)
 static enum yb_status
 run_try(struct file_backend *file, struct yb_object_request *request)
 {
-    char part[64];
+    char part[PART_BYTES];
     int fd;
 
-    (void)snprintf(part, sizeof(part), PARTS "/%ld-%" PRIu64, (long)getpid(),
-                   atomic_fetch_add_explicit(&file->next_part, 1, memory_order_relaxed));
+    name_part(file, part);
     if (!make_folders(file, PARTS "/")) {
         return fail(request, file, errno == ENOENT ? EIO : errno, "making a folder");
     }
@@ -635,6 +647,7 @@ yb_object_file_create(const char *directory, struct yb_loop *loop, struct yb_hel
     file->loop = loop;
     file->pool = pool;
     file->clock = yb_loop_clock(loop);
+    yb_net_random_system(NULL, &file->writer, sizeof(file->writer));
     sweep_parts(file);
     *backend_out = &file->head;
     return YB_OK;
