@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "daemon/origin.h"
 #include "daemon/process_internal.h"
 #include "directory/directory.h"
 #include "memory/shared.h"
@@ -33,6 +34,7 @@ struct directory_role {
     _Atomic bool rebuilding;
     _Atomic uint32_t nodes;
     const char *cluster_file;
+    bool asks_store; /* Where there is no such file, an object store may tell whose it is. */
 };
 
 struct yb_roles {
@@ -178,14 +180,23 @@ create_directory(struct directory_role *here, char why_out[YB_PROCESS_WHY_BYTES]
         .log = process->log,
         .random = yb_net_random_system,
     };
+    struct yb_origin *origin = NULL;
     enum yb_status status = yb_helper_pool_create(1, 1, &here->helpers);
 
     if (status != YB_OK) {
         yb_process_explain_net(process, status, why_out);
         return status;
     }
-    options.helpers = here->helpers;
-    return yb_directory_create(&options, &here->directory, why_out, YB_PROCESS_WHY_BYTES);
+    if (here->asks_store) {
+        status = yb_origin_look(process, here->cluster_file, &origin, why_out);
+    }
+    if (status == YB_OK) {
+        options.helpers = here->helpers;
+        options.known = yb_origin_known(origin);
+        status = yb_directory_create(&options, &here->directory, why_out, YB_PROCESS_WHY_BYTES);
+    }
+    yb_origin_free(&origin);
+    return status;
 }
 
 /* Make its worker. */
@@ -460,6 +471,8 @@ yb_roles_start(struct yb_process *process, const struct yb_roles_options *option
     }
     roles->process = process;
     roles->directory.cluster_file = process->config->directory_cluster_file;
+    roles->directory.asks_store =
+        process->config->node_object_store[0] != '\0' && options->tiers == NULL;
     if (options->nodes > 0 && roles->directory.cluster_file[0] == '\0' &&
         process->config->node_data_dir[0] != '\0') {
         /* Blocks that outlive the process are worth nothing without the seed of their keys. */

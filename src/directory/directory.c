@@ -21,6 +21,7 @@
 #define TICKS_PER_LEASE  8u
 #define DEFAULT_TENANT   "default"
 #define FIRST_EPOCHS     (UINT32_C(1) << 22) /* A quarter: the rest is for later starts. */
+#define UNMARKED_EPOCHS  256u /* Starts of a directory that no node with the store has seen. */
 #define ROLES_ALL        YB_ROLE_ANY
 #define ROLES_NODE       YB_ROLE_BIT(YB_WIRE_ROLE_NODE)
 #define ROLES_USERS      (YB_ROLE_BIT(YB_WIRE_ROLE_CLIENT) | YB_ROLE_BIT(YB_WIRE_ROLE_ADMIN))
@@ -506,6 +507,44 @@ draw(struct yb_directory *directory, void *out, size_t bytes)
     directory->options.random(directory->options.random_context, out, bytes);
 }
 
+/* Go on as a cluster whose file is lost: with epochs, and so grants, that were never given; as for
+ * its members, their leases have to pass. */
+static enum yb_status
+take_known(struct yb_directory *directory, struct yb_cluster_state *state)
+{
+    const struct yb_directory_known *known = directory->options.known;
+    char cluster[33];
+
+    if (known->epoch == 0 || known->epoch >= YB_GRANT_EPOCH_MAX - UNMARKED_EPOCHS) {
+        return YB_INVALID;
+    }
+    *state = (struct yb_cluster_state){
+        .cluster = known->cluster,
+        .epoch = known->epoch + UNMARKED_EPOCHS,
+        .members = calloc(1, sizeof(*state->members)),
+        .member_count = 1,
+        .tenants = calloc(known->flushed_count + 1, sizeof(*state->tenants)),
+        .tenant_count = known->flushed_count,
+    };
+    if (state->members == NULL || state->tenants == NULL) {
+        return YB_NO_MEMORY;
+    }
+    memcpy(state->seed, known->seed, sizeof(state->seed));
+    copy_name(state->members[0].name, "(all of before)", sizeof(state->members[0].name));
+    state->members[0].incarnation = yb_grant_make(known->epoch, YB_GRANT_COUNTER_MAX);
+    for (uint32_t i = 0; i < known->flushed_count; i++) {
+        copy_name(state->tenants[i].name, known->flushed[i].tenant, sizeof(state->tenants[i].name));
+        state->tenants[i].flush = known->flushed[i].flush;
+        state->tenants[i].limit = YB_CLUSTER_NO_LIMIT;
+    }
+    yb_id_format(state->cluster, cluster);
+    yb_log_warn(directory->options.log, "directory",
+                "there is no cluster file: this goes on as the cluster that the object store "
+                "names; what nodes had in memory and on their disks is lost",
+                yb_log_str("cluster", cluster), yb_log_u64("epoch", state->epoch));
+    return YB_OK;
+}
+
 /* Take up what the file says, or begin a new cluster. */
 static enum yb_status
 take_state(struct yb_directory *directory, struct yb_cluster_state *state, char *why_out,
@@ -514,7 +553,15 @@ take_state(struct yb_directory *directory, struct yb_cluster_state *state, char 
     enum yb_status status = yb_cluster_file_load(directory->file, state, why_out, why_bytes);
     uint32_t first = 0;
 
-    if (status == YB_NOT_FOUND) {
+    if (status == YB_NOT_FOUND && directory->options.known != NULL) {
+        status = take_known(directory, state);
+        if (status != YB_OK) {
+            (void)snprintf(why_out, why_bytes,
+                           "the cluster of the object store has used up its epochs: begin a new "
+                           "one, with another store");
+            return status;
+        }
+    } else if (status == YB_NOT_FOUND) {
         *state = (struct yb_cluster_state){.epoch = 0};
         draw(directory, state->cluster.bytes, sizeof(state->cluster.bytes));
         draw(directory, state->seed, sizeof(state->seed));

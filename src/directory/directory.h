@@ -105,6 +105,8 @@ struct yb_directory_options {
     /* A cluster file that lives in memory, for the simulation: load() copies what was stored last
      * (0 bytes: nothing) and store() is durable when it returns OK. NULL: the file above. */
     const struct yb_directory_storage *storage;
+    /* Without a file: go on as this cluster; borrowed for create. NULL: begin a new one. */
+    const struct yb_directory_known *known;
     uint32_t lease_ms;    /* 0: 2000. */
     uint64_t records_max; /* 0: 16 Mi. */
     uint32_t writes_max;  /* Intents and recent writes; 0: 65536. */
@@ -127,6 +129,19 @@ struct yb_directory_options {
 struct yb_directory_limit {
     const char *tenant;
     uint64_t bytes;
+};
+
+/* A cluster whose file is lost, as far as an object store tells (tier/object/claim.h): who were its
+ * members, and what they hold in memory and on disks, is not known any more. */
+struct yb_directory_known {
+    struct yb_id cluster;
+    uint8_t seed[16];
+    uint64_t epoch; /* A mark's: a few starts may not have left one. */
+    const struct yb_directory_flushed {
+        const char *tenant;
+        uint64_t flush;
+    } * flushed;
+    uint32_t flushed_count;
 };
 
 struct yb_directory_storage {

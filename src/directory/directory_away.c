@@ -4,7 +4,9 @@
  * the *parties*. What is removed or replaced meanwhile is in the list of kills, so that they are
  * refused what is over when they name it. The list is in memory. That it is needed is durable
  * before anything in it is acknowledged: the party `owes`. A directory that starts again has no
- * list, and believes a party that owes nothing but what others hold, too (RULES A5, A14).
+ * list, and believes a party that owes nothing but what others hold, too (RULES A5, A14). Nor does
+ * it believe what a party of a new name has on a disk: who knows where that was. An object store is
+ * the cluster's own (tier/object/claim.h), so that a new name says nothing against it.
  *
  *     a life that keeps --> OPEN --"listed"--> (nothing to remember)
  *          ^                                        |
@@ -76,19 +78,24 @@ yb_directory_has_unconfirmed(const struct yb_directory *directory, uint16_t slot
 
 enum yb_status
 yb_directory_believes(struct yb_directory *directory, const struct yb_members_slot *slot,
-                      uint32_t tenant, struct yb_id hash, uint64_t grant)
+                      uint32_t tenant, const struct yb_wire_publish_item *item)
 {
     struct yb_index_query query = {.tenant = tenant, .now_ms = yb_directory_now_ms(directory)};
     struct yb_index_answer found;
 
-    if (yb_kills_cover(directory->kills, tenant, hash, grant)) {
+    if (yb_kills_cover(directory->kills, tenant, item->hash, item->grant)) {
         return YB_FENCED;
     }
-    if (!slot->distrusted) {
+    if (!slot->distrusted && !slot->unknown) {
         return YB_OK;
     }
-    yb_index_lookup(directory->index, &query, &hash, 1, &found);
-    return found.grant == grant ? YB_OK : YB_REFUSED; /* OK: others hold it. */
+    /* Kills are in an object store itself, whoever has it open: it is as good as what is known of
+     * those that nobody could be told there. */
+    if (item->tier == YB_WIRE_TIER_OBJECT && !yb_members_kills_lost(directory->members)) {
+        return YB_OK;
+    }
+    yb_index_lookup(directory->index, &query, &item->hash, 1, &found);
+    return found.grant == item->grant ? YB_OK : YB_REFUSED; /* OK: others hold it. */
 }
 
 void
@@ -99,7 +106,7 @@ yb_directory_listed(struct yb_directory *directory, struct yb_members_slot *slot
     if (!slot->open) {
         return;
     }
-    slot->open = slot->distrusted = slot->owes = false;
+    slot->open = slot->distrusted = slot->unknown = slot->owes = false;
     if (owed && yb_directory_store(directory, NULL) != YB_OK) {
         slot->owes = true; /* In the file, too: it may be distrusted once more, without need. */
     }

@@ -355,7 +355,7 @@ bool yb_directory_has_unconfirmed(const struct yb_directory *directory, uint16_t
  * be, and nobody knows any more. */
 enum yb_status yb_directory_believes(struct yb_directory *directory,
                                      const struct yb_members_slot *slot, uint32_t tenant,
-                                     struct yb_id hash, uint64_t grant);
+                                     const struct yb_wire_publish_item *item);
 
 /* A slot has named all that it keeps. */
 void yb_directory_listed(struct yb_directory *directory, struct yb_members_slot *slot);

@@ -51,6 +51,7 @@ goes_away(struct yb_directory *directory, const struct yb_members_slot *slot)
         .incarnation = slot->incarnation,
         .owes = slot->owes || yb_directory_has_unconfirmed(directory, slot->slot),
         .distrusted = slot->distrusted,
+        .unknown = slot->unknown,
     };
     const struct yb_members_slot *next = yb_members_named(directory->members, slot->facts.name);
 

@@ -396,8 +396,7 @@ inventory_counts(struct stream *stream, const struct yb_wire_publish_item *item)
     }
     /* From before: unless that is over, or nobody knows. */
     return slot->open || !slot->complete
-               ? yb_directory_believes(stream->directory, slot, stream->tenant, item->hash,
-                                       item->grant)
+               ? yb_directory_believes(stream->directory, slot, stream->tenant, item)
                : YB_FENCED;
 }
 

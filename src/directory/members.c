@@ -262,6 +262,7 @@ inherit(struct yb_members *members, struct yb_members_slot *slot,
             known = true;
             slot->owes = slot->owes || other->owes;
             slot->distrusted = slot->distrusted || other->distrusted;
+            slot->unknown = slot->unknown || other->unknown;
         }
     }
     for (uint32_t i = 0; i < members->away_count; i++) {
@@ -271,14 +272,15 @@ inherit(struct yb_members *members, struct yb_members_slot *slot,
             known = true;
             slot->owes = slot->owes || away->owes;
             slot->distrusted = slot->distrusted || away->distrusted;
+            slot->unknown = slot->unknown || away->unknown;
             members->away_count--;
             memmove(&members->away[i], &members->away[i + 1],
                     (members->away_count - i) * sizeof(*away));
             i--;
         }
     }
-    slot->distrusted = slot->distrusted || (facts->keeps && !known); /* Who knows what was ended. */
-    slot->owes = slot->owes || slot->distrusted;
+    slot->unknown = slot->unknown || (facts->keeps && !known); /* Who knows what was ended. */
+    slot->owes = slot->owes || slot->distrusted || slot->unknown;
 }
 
 struct yb_members_slot *
@@ -529,6 +531,23 @@ yb_members_distrust(struct yb_members *members)
     for (uint32_t i = 0; i < members->away_count; i++) {
         members->away[i].distrusted = true;
     }
+}
+
+bool
+yb_members_kills_lost(const struct yb_members *members)
+{
+    bool lost = members->away_count == YB_MEMBERS_AWAY_MAX; /* One may have been forgotten. */
+
+    for (uint32_t i = 0; i < members->away_count; i++) {
+        lost = lost || members->away[i].distrusted;
+    }
+    for (uint32_t i = 0; i < members->awaited_count; i++) {
+        lost = lost || (!members->awaited[i].over && members->awaited[i].owes);
+    }
+    for (uint32_t i = 1; i <= members->slot_top; i++) {
+        lost = lost || (is_live(&members->slots[i]) && members->slots[i].distrusted);
+    }
+    return lost;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

@@ -106,6 +106,7 @@ struct yb_members_slot {
     bool open;             /* It keeps blocks, and has not named all of them yet ... */
     bool owes;             /* ... something was ended that it may name ... */
     bool distrusted;       /* ... and what that was is not known. */
+    bool unknown;          /* It keeps blocks, and its name is new: so nobody knows of its disk. */
     struct yb_id reporter; /* The first one of the present series ... */
     uint32_t reporters;    /* ... how many different ones, up to YB_MEMBERS_REPORTERS ... */
     uint32_t failures;     /* ... and what they reported ... */
@@ -132,6 +133,7 @@ struct yb_members_away {
     uint64_t incarnation;
     bool owes;
     bool distrusted;
+    bool unknown;
 };
 
 YB_CHECKED enum yb_status yb_members_create(const struct yb_members_options *options,
@@ -237,6 +239,9 @@ bool yb_members_owe(struct yb_members *members, bool owe);
 
 /* None of these is to be believed. */
 void yb_members_distrust(struct yb_members *members);
+
+/* Return whether something was ended of which it is not known any more what it was. */
+bool yb_members_kills_lost(const struct yb_members *members);
 
 /* ---- time ------------------------------------------------------------------------------------ */
 

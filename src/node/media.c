@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "tier/object/claim.h"
 #include "tier/object/object.h"
 #include "tier/ssd/ssd.h"
 
@@ -21,7 +22,7 @@
 #define NAME_BYTES    64u
 #define SEGMENTS_MANY 16u /* Into so many segments a small log is cut. */
 #define SEGMENT_MAX   (256ull << 20)
-#define FILE_MAX      4096u
+#define CLAIM_NS      (30 * YB_NS_PER_S)
 
 struct yb_media {
     struct yb_media_options options; /* Its strings are owned copies. */
@@ -34,6 +35,7 @@ struct yb_media {
     int lock_fd;    /* -1: there is no folder. */
     struct yb_node_tier tiers[YB_NODE_TIERS_MAX];
     uint32_t tier_count;
+    struct yb_object_claim *claim; /* Of the object store; NULL: none is under way. */
 };
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -246,6 +248,46 @@ open_object(void *context, const struct yb_node_tier_ground *ground, struct yb_t
     return status;
 }
 
+static enum yb_status
+claim_object(void *context, const struct yb_node_tier_claim *claim)
+{
+    struct yb_media *media = context;
+    struct yb_object_mark mine = {.cluster = claim->cluster, .epoch = claim->epoch};
+    char why[YB_OBJECT_WHY_BYTES] = "";
+    const struct yb_object_claim_options options = {
+        .loop = claim->loop,
+        .url = media->object_store,
+        .mine = &mine,
+        .deadline_ns = yb_deadline_after(yb_loop_now(claim->loop), CLAIM_NS),
+        .done = claim->done,
+        .context = claim->owner,
+    };
+    enum yb_status status;
+
+    memcpy(mine.seed.bytes, claim->seed, sizeof(mine.seed.bytes));
+    status = yb_object_claim_begin(&options, &media->claim, why);
+    if (status != YB_OK) {
+        (void)snprintf(claim->why_out, claim->why_bytes, "%s", why);
+    }
+    return status;
+}
+
+static void
+claim_cancel(void *context)
+{
+    struct yb_media *media = context;
+
+    yb_object_claim_cancel(media->claim);
+}
+
+static void
+claim_over(void *context)
+{
+    struct yb_media *media = context;
+
+    yb_object_claim_end(&media->claim);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static enum yb_status
@@ -279,11 +321,17 @@ yb_media_open(const struct yb_media_options *options, struct yb_media **media_ou
         status = status == YB_OK ? learn_who(media, why_out, why_bytes) : status;
         yb_id_format(media->id, media->label);
         media->tiers[media->tier_count++] =
-            (struct yb_node_tier){YB_WIRE_TIER_SSD, open_ssd, media};
+            (struct yb_node_tier){.kind = YB_WIRE_TIER_SSD, .open = open_ssd, .context = media};
     }
     if (options->object_store[0] != '\0') {
-        media->tiers[media->tier_count++] =
-            (struct yb_node_tier){YB_WIRE_TIER_OBJECT, open_object, media};
+        media->tiers[media->tier_count++] = (struct yb_node_tier){
+            .kind = YB_WIRE_TIER_OBJECT,
+            .open = open_object,
+            .context = media,
+            .claim = claim_object,
+            .claim_cancel = claim_cancel,
+            .claim_over = claim_over,
+        };
     }
     if (status != YB_OK) {
         yb_media_close(&media);

@@ -289,6 +289,7 @@ on_registered(void *owner, const struct yb_member_registration *registration)
     }
     memcpy(node->seed, registration->seed, sizeof(node->seed));
     node->has_seed = true;
+    node->cluster_id = registration->cluster;
     node->incarnation = registration->incarnation;
     node->epoch = registration->epoch;
     node->slot = registration->slot;

@@ -53,6 +53,19 @@ struct yb_node_tier_ground {
     size_t why_bytes;
 };
 
+/* For whom a node claims a medium that may be another cluster's. */
+struct yb_node_tier_claim {
+    struct yb_loop *loop;
+    struct yb_id cluster;
+    uint8_t seed[16];
+    uint64_t epoch;
+    /* Runs once, later, on the loop. `why`: not OK: a sentence with the remedy, borrowed. */
+    void (*done)(void *owner, enum yb_status status, const char *why);
+    void *owner;
+    char *why_out; /* As of a ground, if the claim cannot begin. */
+    size_t why_bytes;
+};
+
 /* How to open one of the tiers below DRAM, when the node starts. If it fails the node lives on
  * without it. */
 struct yb_node_tier {
@@ -60,6 +73,12 @@ struct yb_node_tier {
     enum yb_status (*open)(void *context, const struct yb_node_tier_ground *ground,
                            struct yb_tier **tier_out);
     void *context;
+    /* The medium is claimed first, when the node has joined a cluster, and again as that one's
+     * directory starts anew; `claim_over` follows `done`, with or without a cancel in between.
+     * NULL: it is nobody else's. */
+    enum yb_status (*claim)(void *context, const struct yb_node_tier_claim *claim);
+    void (*claim_cancel)(void *context);
+    void (*claim_over)(void *context);
 };
 
 struct yb_node_options {

@@ -56,6 +56,15 @@ struct yb_node_level {
     uint32_t recheck_at;
     enum yb_status aside;        /* OK: it works. */
     char why[YB_NODE_WHY_BYTES]; /* If not. */
+
+    /* ---- of a medium that has to be claimed (node_claim.c) ---- */
+    bool claiming;          /* A claim is under way, ... */
+    uint32_t claim_cluster; /* ... for this cluster of the node's count. */
+    enum yb_status claimed; /* What the last one said. */
+    bool opens;             /* It is to be opened now. */
+    bool foreign;           /* It was opened for a cluster that the node has left. */
+    uint64_t claim_ns;      /* When it is claimed next. */
+    struct yb_task claim_task;
 };
 
 /* A block on its way down. */
@@ -152,6 +161,8 @@ struct yb_node_below {
     } queue[YB_NODE_QUEUE];
     uint32_t queue_head;
     uint32_t queue_tail;
+    uint32_t behind_at; /* Blocks to look at that a tier may have missed. */
+    uint32_t behind_left;
     uint32_t settle_at; /* Of yb_node_settle(): blocks before this one have gone, or cannot. */
 
     struct yb_pool *loads;
@@ -198,6 +209,28 @@ struct yb_shelf_record *yb_node_below_find(struct yb_node *node, uint32_t tenant
 /* Whether a level takes operations; and whether it has at least what it had, as far as it can. */
 bool yb_node_level_works(const struct yb_node_level *level);
 bool yb_node_level_reads(const struct yb_node_level *level);
+
+/* A level works from now on, after a while in which it did not: what it has missed goes there. */
+void yb_node_level_back(struct yb_node_level *level);
+
+/* Open a level's medium. */
+void yb_node_level_open(struct yb_node_level *level);
+
+/* Bring its flush markers up to date. */
+void yb_node_level_flush(struct yb_node_level *level);
+
+/* ---- node_claim.c: media that may be another cluster's ---- */
+
+/* Whether it is not known yet that a level is ours, or not known any more: what is to be ended
+ * there has to wait. */
+bool yb_node_claim_waits(const struct yb_node_level *level);
+/* Whether the first claim has not been answered yet. */
+bool yb_node_claim_begins(const struct yb_node *node);
+void yb_node_claim_init(struct yb_node_level *level);
+void yb_node_claim_registered(struct yb_node *node);
+void yb_node_claim_tick(struct yb_node *node);
+void yb_node_claim_stop(struct yb_node *node);
+bool yb_node_claim_idle(const struct yb_node *node);
 
 /* Tell the directory that a block is in a tier now, or not any more. */
 void yb_node_below_publish(struct yb_node *node, struct yb_shelf_record *record, uint32_t level,

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "node/node_below.h"
 
-#define QUEUE_MASK (YB_NODE_QUEUE - 1)
+#define CATCH_UP_STEP 4096u
+#define QUEUE_MASK    (YB_NODE_QUEUE - 1)
 
 _Static_assert((YB_NODE_QUEUE & QUEUE_MASK) == 0, "places are found by a mask");
 
@@ -364,8 +365,36 @@ yb_node_below_accessed(struct yb_node *node, struct yb_block *block)
 }
 
 void
+yb_node_level_back(struct yb_node_level *level)
+{
+    level->node->below->behind_left = yb_block_span(level->node->blocks);
+}
+
+/* Find what would have gone down, had the tier worked; some at a time. */
+static void
+catch_up(struct yb_node *node)
+{
+    struct yb_node_below *below = node->below;
+    uint32_t span = yb_block_span(node->blocks);
+
+    for (uint32_t i = 0; i < CATCH_UP_STEP && below->behind_left > 0 &&
+                         below->queue_tail - below->queue_head < YB_NODE_QUEUE / 2;
+         i++) {
+        const struct yb_block *block = yb_block_at(node->blocks, below->behind_at++ % span);
+
+        below->behind_left--;
+        if (block->state == YB_BLOCK_GRANTED && (wanted(node, block, YB_MOVE_GRANTED) != 0 ||
+                                                 (block->accesses >= node->options.write_accesses &&
+                                                  wanted(node, block, YB_MOVE_ACCESSED) != 0))) {
+            enqueue(node, block);
+        }
+    }
+}
+
+void
 yb_node_demote_tick(struct yb_node *node)
 {
+    catch_up(node);
     pump(node);
 }
 
@@ -435,6 +464,9 @@ yb_node_settle(struct yb_node *node)
 
     if (below == NULL || node->net == NULL || node->stopping) {
         return true;
+    }
+    if (yb_node_claim_begins(node)) {
+        return false; /* In a moment there is one tier more. */
     }
     while (below->settle_at < yb_block_span(node->blocks)) {
         struct yb_block *block = yb_block_at(node->blocks, below->settle_at);

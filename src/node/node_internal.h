@@ -258,6 +258,7 @@ struct yb_node {
     bool has_seed;
     uint8_t seed[16];
     uint32_t cluster; /* Counts the clusters that it has joined. */
+    struct yb_id cluster_id;
     uint8_t slot_state;
     uint16_t slot;
     bool want_keys;

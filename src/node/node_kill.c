@@ -155,7 +155,11 @@ killing_begin(struct yb_node_killing *killing, uint8_t levels)
         struct yb_node_level *level = &node->below->levels[i];
         struct yb_node_kill *kill = &killing->kills[i];
 
-        if ((levels >> i & 1) == 0) {
+        if ((levels >> i & 1) == 0 || level->foreign) {
+            continue;
+        }
+        if (yb_node_claim_waits(level)) {
+            killing->failed |= (uint8_t)(1u << i);
             continue;
         }
         kill->killing = killing;
@@ -307,8 +311,20 @@ void
 yb_node_below_flush(struct yb_node *node, uint32_t tenant)
 {
     for (uint32_t i = 0; node->below != NULL && i < node->below->level_count; i++) {
-        if (node->below->levels[i].tier != NULL) {
-            (void)flush_level(node, &node->below->levels[i], tenant, NULL);
+        struct yb_node_level *level = &node->below->levels[i];
+
+        if (level->tier != NULL && !level->foreign && !yb_node_claim_waits(level)) {
+            (void)flush_level(node, level, tenant, NULL);
+        }
+    }
+}
+
+void
+yb_node_level_flush(struct yb_node_level *level)
+{
+    for (uint32_t i = 0; level->tier != NULL && i < level->node->tenant_count; i++) {
+        if (level->node->tenants[i].flush > 0) {
+            (void)flush_level(level->node, level, i, NULL);
         }
     }
 }
@@ -331,10 +347,19 @@ yb_node_below_reply_flush(struct yb_node *node, struct yb_request *request, uint
     fall->flush = true;
     fall->count = count;
     for (uint32_t i = 0; i < below->level_count; i++) {
-        if (below->levels[i].tier == NULL) {
+        struct yb_node_level *level = &below->levels[i];
+
+        if (level->foreign) {
             continue;
         }
-        if (flush_level(node, &below->levels[i], tenant, fall)) {
+        if (yb_node_claim_waits(level)) {
+            fall->status = YB_AGAIN; /* What is there is ours, if we get it. */
+            continue;
+        }
+        if (level->tier == NULL) {
+            continue;
+        }
+        if (flush_level(node, level, tenant, fall)) {
             fall->flushes++;
         } else {
             fall->status = YB_AGAIN;

@@ -178,6 +178,9 @@ on_found(void *owner, const struct yb_tier_record *found)
     struct yb_shelf_record *record = yb_shelf_find(below->shelf, found->hash);
     bool ghost = record == NULL && is_a_ghost(level, found);
 
+    if (level->foreign) {
+        return true; /* It stays there, for whom it is. */
+    }
     if (tenant == UINT32_MAX || is_past(node, found, tenant)) {
         return false;
     }
@@ -321,6 +324,9 @@ on_aside(void *owner, enum yb_status status, const char *why)
     struct yb_node_level *level = owner;
     struct yb_tier_info info;
 
+    if (level->foreign || yb_node_claim_waits(level)) {
+        return;
+    }
     yb_tier_info(level->tier, &info);
     if (status == YB_OK && info.recovering) {
         level->recovered = false;
@@ -332,6 +338,7 @@ on_aside(void *owner, enum yb_status status, const char *why)
         yb_log_warn(level->node->options.log, "node", "a tier steps aside",
                     yb_log_str("tier", yb_wire_tier_name(level->kind)), yb_log_str("why", why));
     } else {
+        yb_node_level_back(level);
         yb_log_info(level->node->options.log, "node", "a tier is back",
                     yb_log_str("tier", yb_wire_tier_name(level->kind)));
     }
@@ -363,6 +370,7 @@ yb_node_below_registered(struct yb_node *node, bool keep)
         record->told = 0;
         record->claimed = keep ? record->claimed : 0; /* Another life: it has to be asked. */
     }
+    yb_node_claim_registered(node);
 }
 
 bool
@@ -532,6 +540,7 @@ yb_node_below_tick(struct yb_node *node)
     for (uint32_t i = 0; i < node->below->level_count; i++) {
         recheck(&node->below->levels[i]);
     }
+    yb_node_claim_tick(node);
     sweep(node);
     name_found(node);
     say_listed(node);
@@ -682,6 +691,7 @@ yb_node_below_create(struct yb_node *node)
             .kind = node->options.tiers[i].kind,
             .aside = YB_UNREACHABLE,
         };
+        yb_node_claim_init(&below->levels[i]);
     }
     node->options.random(node->options.random_context, &seed, sizeof(seed));
     if (!yb_move_policy_named(node->options.write_policy, &below->policy)) {
@@ -710,28 +720,35 @@ yb_node_below_create(struct yb_node *node)
 }
 
 void
+yb_node_level_open(struct yb_node_level *level)
+{
+    struct yb_node *node = level->node;
+    const struct yb_node_tier *maker = &node->options.tiers[level->number];
+    const struct yb_node_tier_ground ground = {
+        .loop = yb_net_loop(node->net),
+        .events = &tier_events,
+        .owner = level,
+        .why_out = level->why,
+        .why_bytes = sizeof(level->why),
+    };
+
+    level->aside = maker->open(maker->context, &ground, &level->tier);
+    if (level->aside != YB_OK) { /* The node lives on without it. */
+        level->tier = NULL;
+        yb_log_error(node->options.log, "node", "a tier cannot be opened",
+                     yb_log_str("tier", yb_wire_tier_name(level->kind)),
+                     yb_log_status("status", level->aside), yb_log_str("why", level->why));
+    }
+}
+
+void
 yb_node_below_start(struct yb_node *node)
 {
     struct yb_node_below *below = node->below;
 
     for (uint32_t i = 0; below != NULL && i < below->level_count; i++) {
-        struct yb_node_level *level = &below->levels[i];
-        const struct yb_node_tier *maker = &node->options.tiers[i];
-
-        const struct yb_node_tier_ground ground = {
-            .loop = yb_net_loop(node->net),
-            .events = &tier_events,
-            .owner = level,
-            .why_out = level->why,
-            .why_bytes = sizeof(level->why),
-        };
-
-        level->aside = maker->open(maker->context, &ground, &level->tier);
-        if (level->aside != YB_OK) { /* The node lives on without it. */
-            level->tier = NULL;
-            yb_log_error(node->options.log, "node", "a tier cannot be opened",
-                         yb_log_str("tier", yb_wire_tier_name(level->kind)),
-                         yb_log_status("status", level->aside), yb_log_str("why", level->why));
+        if (!yb_node_claim_waits(&below->levels[i])) {
+            yb_node_level_open(&below->levels[i]);
         }
     }
 }
@@ -746,6 +763,7 @@ yb_node_below_stop(struct yb_node *node)
     }
     yb_node_load_stop(node);
     yb_node_kill_stop(node);
+    yb_node_claim_stop(node);
     for (uint32_t i = 0; i < below->level_count; i++) {
         if (below->levels[i].tier != NULL) {
             yb_tier_stop(below->levels[i].tier);
@@ -767,7 +785,7 @@ yb_node_below_idle(const struct yb_node *node)
         }
     }
     return below->storing == NULL && below->loading == NULL && yb_node_descend_idle(node) &&
-           yb_node_kill_idle(node);
+           yb_node_kill_idle(node) && yb_node_claim_idle(node);
 }
 
 void

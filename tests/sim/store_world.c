@@ -312,8 +312,10 @@ make_tiers(struct store_role *role)
 {
     const struct store_options *options = &role->world->options;
 
-    role->tiers[0] = (struct yb_node_tier){YB_WIRE_TIER_SSD, open_ssd, role};
-    role->tiers[1] = (struct yb_node_tier){YB_WIRE_TIER_OBJECT, open_object, role};
+    role->tiers[0] =
+        (struct yb_node_tier){.kind = YB_WIRE_TIER_SSD, .open = open_ssd, .context = role};
+    role->tiers[1] =
+        (struct yb_node_tier){.kind = YB_WIRE_TIER_OBJECT, .open = open_object, .context = role};
     role->tier_random = options->seed * 977 + role->number;
     for (uint32_t i = 0; i < options->tiers; i++) {
         STORE_CHECK(role->world, yb_memory_medium_create(

@@ -679,7 +679,8 @@ test_tiers__a_disk_that_failed_is_used_again_without_a_restart(void **state)
     assert_int_equal(below_of(world, 0)->levels[0].aside, YB_OK);
     DO(world, {STEP_PUT, .key = 3, .value = 79}, {STEP_WAIT, .ms = 100}, {STEP_CRASH, .node = 1},
        {STEP_START, .node = 1}, {.kind = STEP_READY}, {STEP_WAIT, .ms = 200},
-       {STEP_GET, .key = 1, .value = 77}, {STEP_GET, .key = 3, .value = 79});
+       {STEP_GET, .key = 1, .value = 77}, {STEP_GET, .key = 2, .value = 78}, /* It had missed it. */
+       {STEP_GET, .key = 3, .value = 79});
     store_steps_end(world);
 }
 

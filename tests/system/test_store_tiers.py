@@ -4,6 +4,7 @@ replaced is not (RULES A14, A15)."""
 import os
 import random
 import re
+import shutil
 import time
 
 from store import LEASE_MS, MIB, Client, Role
@@ -107,27 +108,65 @@ def object_store():
                    f"{reads} reads have told when their first byte came")
 
 
-@case("another cluster with the same object store takes nothing of it, and leaves it alone")
+@case("another cluster is refused the object store, says whose it is, and leaves it alone")
 def others_store():
     with folder() as where:
         store = ("--object-store", "file:" + os.path.join(where, "store"))
         own = (*store, "--cluster-file", os.path.join(where, "cluster"), "--name", "n")
+        other = ("--cluster-file", os.path.join(where, "other"))
         one = serve(*own)
         with Client(one.address) as a:
             a.put("k:0-99", bytes=5000).all("OK")
             stored(one, 100)
         one.kill()
-        for number in range(4):  # Whose numbers are higher than ours, or lower.
-            with serve(*store, "--cluster-file", os.path.join(where, f"other{number}"),
-                       "--name", f"other{number}") as other, Client(other.address) as a:
-                until(lambda: other.metric("yuebing_object_requests_total", verb="list") >= 3,
-                      "it has looked at what is there")
-                gone(a, "k:0-99", 100)
-                a.put("own:0-0", bytes=5000).all("OK")
-                stored(other, 1)
+        expect(serve(*other).stop() == 0, "it begins a cluster of its own")
+        with serve(*other, *store) as two, Client(two.address) as a:
+            until(lambda: any("belongs to cluster" in line for line in two.log), "it is refused")
+            gone(a, "k:0-99", 100)
+            a.put("own:0-0", bytes=5000).all("OK")
+            a.get("own:0-0", bytes=5000).all("OK")
+            expect(a.ask("remove_all", force=1).status == "OK", "all goes")
+            expect(two.metric("yuebing_node_tier_works", tier="object") == 0, "it has no store")
         with serve(*own) as two, Client(two.address) as a:
             known(a, "k:0-99", 100)
             a.get("k:0-99", bytes=5000).all("OK")
+
+
+@case("who has lost all but the object store finds what is there, and nothing that was ended")
+def all_lost():
+    with folder() as where:
+        store = ("--object-store", "file:" + os.path.join(where, "store"))
+        for layout in ("block", "packed"):
+            words = (*store, "--node-object-layout", layout)
+            one = disk(where, *words)
+            with Client(one.address) as a:
+                a.put("f:0-9", bytes=5000).all("OK")
+                stored(one, 10)
+                expect(a.ask("remove_all", force=1).status == "OK", "all goes")
+                a.put("k:0-99", bytes=5000).all("OK")
+                stored(one, 110)
+                a.remove("k:0-9").all("OK")
+            one.kill()
+            shutil.rmtree(os.path.join(where, "data"))  # Names, logs, and the cluster file.
+            for again in range(2):  # With a folder, and without.
+                two = disk(where, *words) if again == 0 else serve(*words)
+                with Client(two.address) as a:
+                    expect(any("goes on as the cluster" in line for line in two.log), "it says so")
+                    known(a, "k:10-99", 90)
+                    a.get("k:10-99", bytes=5000).all("OK")
+                    gone(a, "k:0-9,f:0-9", 20)
+                    a.put(f"{layout}{again}:0-9", bytes=3000).all("OK")
+                    a.get(f"{layout}{again}:0-9", bytes=3000).all("OK")
+                    stored(two, 10)
+                two.kill()
+                if again == 0:
+                    shutil.rmtree(os.path.join(where, "data"))
+            with serve(*words) as three, Client(three.address) as a:
+                known(a, f"{layout}0:0-9,{layout}1:0-9", 20)
+                expect(a.ask("remove_all", force=1).status == "OK", "all goes")
+                gone(a, f"k:0-99,{layout}0:0-9,{layout}1:0-9", 120)
+            with serve(*words) as four, Client(four.address) as a:
+                gone(a, f"k:0-99,{layout}0:0-9,{layout}1:0-9", 120)
 
 
 @case("more than memory holds is there, with each policy")

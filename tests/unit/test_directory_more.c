@@ -245,6 +245,17 @@ name_tier(struct stage_actor *node, uint8_t mode, struct yb_id hash, uint64_t gr
     return (enum yb_status)answer.status;
 }
 
+static enum yb_status
+name_object(struct stage_actor *node, struct yb_id hash, uint64_t grant)
+{
+    struct yb_wire_publish_item item = stage_item(YB_WIRE_MODE_INVENTORY, hash, grant, 0);
+    struct yb_wire_grant_answer answer;
+
+    item.tier = YB_WIRE_TIER_OBJECT;
+    assert_int_equal(stage_publish(node, &item, &answer), YB_OK);
+    return (enum yb_status)answer.status;
+}
+
 /* A store of objects may be another cluster's, too: what no directory of this one has granted is
  * not taken, and stays there. */
 static void
@@ -264,6 +275,64 @@ test_directory_more__objects_of_another_cluster_are_left_alone(void **state)
         assert_int_equal(answer.status, i == 0 ? YB_REFUSED : YB_FENCED);
     }
     assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence, YB_WIRE_PRESENCE_ABSENT);
+}
+
+/* Who comes under a new name may have a disk of anybody's, but the object store is the cluster's,
+ * and so are the kills in it: unless some were lost, of those that nobody could be told there. */
+static void
+test_directory_more__an_object_store_is_believed_whoever_names_what_it_has(void **state)
+{
+    struct stage *stage = with_nodes(state, 2);
+    uint64_t older = stage_put(&stage->nodes[1], stage_hash(8), 7, 1);
+    uint64_t last = stage_put(&stage->nodes[1], stage_hash(9), 8, 1);
+    struct yb_members_slot *slot = yb_members_at(stage->directory->members, stage->nodes[0].slot);
+    struct yb_members_away away = {.name = "x", .incarnation = last, .distrusted = true};
+
+    slot->open = slot->unknown = slot->owes = true;
+    assert_int_equal(name_tier(&stage->nodes[0], YB_WIRE_MODE_INVENTORY, stage_hash(1), older),
+                     YB_REFUSED);
+    assert_int_equal(name_object(&stage->nodes[0], stage_hash(1), older), YB_OK);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(1)).grant, older);
+    yb_members_put_away(stage->directory->members, &away);
+    assert_int_equal(name_object(&stage->nodes[0], stage_hash(2), older), YB_REFUSED);
+    assert_int_equal(stage_lookup(&stage->client, stage_hash(2)).presence, YB_WIRE_PRESENCE_ABSENT);
+    assert_int_equal(name_object(&stage->nodes[0], stage_hash(1), older), YB_OK); /* Known. */
+}
+
+/* A directory whose cluster file is lost is told of its cluster: it hashes as before, its epoch and
+ * grants are later than all that were given, what was flushed is, and leases pass first. */
+static void
+test_directory_more__a_cluster_goes_on_without_its_file(void **state)
+{
+    const struct yb_directory_flushed flushed[] = {{"t", 5}, {"u", 2}};
+    const struct yb_directory_known known = {
+        .cluster = {{1, 2, 3}},
+        .seed = {4, 5, 6},
+        .epoch = 1000,
+        .flushed = flushed,
+        .flushed_count = 2,
+    };
+    struct stage *stage = *state;
+    uint32_t tenant;
+
+    stage->options.known = &known;
+    stage_start(stage);
+    assert_true(yb_id_equal(yb_directory_cluster(stage->directory), known.cluster));
+    assert_memory_equal(stage->directory->seed, known.seed, sizeof(known.seed));
+    assert_true(stage->directory->epoch > known.epoch + 100);
+    tenant = yb_tenants_take(stage->directory->tenants, "t", 1);
+    assert_int_equal(yb_tenants_at(stage->directory->tenants, tenant)->flush, 5);
+    assert_true(yb_directory_rebuilding(stage->directory));
+    assert_int_equal(stage_register(&stage->nodes[0], yb_grant_make(1000, 7)), YB_OK);
+    assert_false(stage->nodes[0].keep); /* What it held is not believed. */
+    stage_beat(&stage->nodes[0], true);
+    stage_pass_ms(stage, 2 * STAGE_LEASE_MS);
+    assert_false(yb_directory_rebuilding(stage->directory));
+    assert_true(stage_put(&stage->nodes[0], stage_hash(1), 7, 1) > yb_grant_make(1101, 1));
+    tenant = (uint32_t)stage->directory->epoch;
+    stage_restart_directory(stage); /* From now on there is a file, and it counts. */
+    assert_int_equal(stage->directory->epoch, tenant + 1);
+    assert_true(yb_id_equal(yb_directory_cluster(stage->directory), known.cluster));
 }
 
 /* RULES B4: what a node says of a block before it hears that it was trimmed is no copy to count on,
@@ -829,6 +898,8 @@ main(void)
         TEST(a_node_without_room_gets_no_copy),
         TEST(a_drain_copies_then_trims),
         TEST(objects_of_another_cluster_are_left_alone),
+        TEST(an_object_store_is_believed_whoever_names_what_it_has),
+        TEST(a_cluster_goes_on_without_its_file),
         TEST(what_was_trimmed_is_not_believed_before_the_node_was_heard),
         TEST(where_a_block_was_trimmed_it_is_not_copied_to_meanwhile),
         TEST(a_last_copy_that_fits_nowhere_stays_unless_forced),

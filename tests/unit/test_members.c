@@ -302,6 +302,69 @@ test_members__it_is_rebuilding_until_all_of_before_are_heard_or_given_up(void **
     yb_members_destroy(&members);
 }
 
+static struct yb_members_slot *
+join_with_media(struct yb_members *members, const char *name, uint8_t process)
+{
+    struct yb_members_facts facts = facts_of(name, process);
+    struct yb_members_plan plan;
+
+    facts.keeps = true;
+    assert_int_equal(yb_members_plan(members, &facts, 0, &plan), YB_OK);
+    return yb_members_admit(members, &plan, &facts, 0, 0);
+}
+
+/* Of a new name nothing is known; that is no sign that kills were lost. */
+static void
+test_members__a_new_name_is_not_known_and_lost_kills_are_something_else(void **state)
+{
+    struct yb_members *members = members_new(0);
+    struct yb_members_awaited before = {.incarnation = yb_grant_make(2, 1), .keeps = true};
+    struct yb_members_away away = {.name = "b", .incarnation = yb_grant_make(2, 2)};
+    struct yb_members_slot *slot;
+    struct yb_members_awaited *awaited;
+    uint32_t count;
+
+    (void)state;
+    slot = join_with_media(members, "a", 1);
+    assert_true(slot->unknown && slot->owes && !slot->distrusted);
+    assert_false(yb_members_kills_lost(members));
+    away.unknown = true;
+    yb_members_put_away(members, &away);
+    assert_false(yb_members_kills_lost(members));
+    slot = join_with_media(members, "b", 2); /* Its first life had not named all. */
+    assert_true(slot->unknown && !slot->distrusted);
+    away = (struct yb_members_away){.name = "c", .incarnation = 1, .owes = true};
+    yb_members_put_away(members, &away);
+    assert_false(yb_members_kills_lost(members)); /* It owes what is in the list. */
+    slot = join_with_media(members, "c", 3);
+    assert_true(!slot->unknown && slot->owes);
+    yb_members_distrust(members);
+    assert_true(slot->distrusted);
+    assert_true(yb_members_kills_lost(members));
+    yb_members_destroy(&members);
+
+    members = members_new(0);
+    assert_int_equal(yb_members_await(members, &before), YB_OK);
+    assert_false(yb_members_kills_lost(members));
+    awaited = yb_members_awaited(members, &count);
+    awaited[0].owes = true; /* To a directory whose list is gone. */
+    assert_true(yb_members_kills_lost(members));
+    awaited[0].over = true;
+    assert_false(yb_members_kills_lost(members));
+    away = (struct yb_members_away){.name = "d", .incarnation = 1, .distrusted = true};
+    yb_members_put_away(members, &away);
+    assert_true(yb_members_kills_lost(members));
+    yb_members_take_away(members);
+    for (uint32_t i = 0; i < YB_MEMBERS_AWAY_MAX; i++) {
+        assert_false(yb_members_kills_lost(members));
+        (void)snprintf(away.name, sizeof(away.name), "d%u", i);
+        away.distrusted = false;
+        yb_members_put_away(members, &away);
+    }
+    assert_true(yb_members_kills_lost(members)); /* Who knows which one is forgotten. */
+    yb_members_destroy(&members);
+}
+
 static void
 test_members__there_are_so_many_and_no_more(void **state)
 {
@@ -337,6 +400,7 @@ main(void)
         cmocka_unit_test(test_members__reports_make_suspect_and_only_that),
         cmocka_unit_test(test_members__few_reports_are_forgotten_after_a_while),
         cmocka_unit_test(test_members__it_is_rebuilding_until_all_of_before_are_heard_or_given_up),
+        cmocka_unit_test(test_members__a_new_name_is_not_known_and_lost_kills_are_something_else),
         cmocka_unit_test(test_members__there_are_so_many_and_no_more),
     };
 

@@ -133,6 +133,13 @@ size_t yb_object_bytes_read(const struct yb_object_bytes *bytes, uint64_t from, 
 size_t yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const void *data,
                              size_t length);
 
+/* The medium that a URL of object.h means. Fails as the two below, and with INVALID: it is neither.
+ */
+YB_CHECKED enum yb_status yb_object_backend_open(const char *url, struct yb_loop *loop,
+                                                 struct yb_helper_pool *pool,
+                                                 struct yb_object_backend **backend_out,
+                                                 char why_out[YB_OBJECT_WHY_BYTES]);
+
 /* Files below `directory`, which is made if it is not there. A name "a/b/c/d" is the file
  * "a/b/c,d". `pool` is borrowed.
  * Fails with IO, DENIED or INVALID; `why_out` says what is wrong, and what to do. */

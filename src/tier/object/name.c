@@ -95,6 +95,18 @@ put_pack(char text_out[YB_OBJECT_NAME_MAX], size_t *used, const struct yb_object
            put_number(text_out, used, "", name->number) && put(text_out, used, piece);
 }
 
+static enum yb_status
+put_cluster(char text_out[YB_OBJECT_NAME_MAX], const struct yb_object_name *name)
+{
+    char cluster[33], seed[33];
+
+    yb_id_format(name->cluster, cluster);
+    yb_id_format(name->seed, seed);
+    (void)snprintf(text_out, YB_OBJECT_NAME_MAX, YB_OBJECT_CLUSTER_ROOT "%s/%s/%016" PRIx64,
+                   cluster, seed, name->epoch);
+    return YB_OK;
+}
+
 enum yb_status
 yb_object_name_format(const struct yb_object_name *name, char text_out[YB_OBJECT_NAME_MAX])
 {
@@ -102,6 +114,9 @@ yb_object_name_format(const struct yb_object_name *name, char text_out[YB_OBJECT
     bool fits = true;
 
     text_out[0] = '\0';
+    if (name->kind == YB_OBJECT_IS_CLUSTER) {
+        return put_cluster(text_out, name);
+    }
     if (name->kind == YB_OBJECT_IS_FLUSH) {
         fits = put(text_out, &used, YB_OBJECT_FLUSH_ROOT);
     } else if (name->kind == YB_OBJECT_IS_KILL) {
@@ -117,7 +132,10 @@ yb_object_name_format(const struct yb_object_name *name, char text_out[YB_OBJECT
         fits = fits && put_number(text_out, &used, "/", name->flush) &&
                put_pack(text_out, &used, name);
         break;
-    case YB_OBJECT_IS_FLUSH: fits = fits && put_number(text_out, &used, "/", name->flush); break;
+    case YB_OBJECT_IS_FLUSH:
+    case YB_OBJECT_IS_CLUSTER: /* It is above. */
+        fits = fits && put_number(text_out, &used, "/", name->flush);
+        break;
     case YB_OBJECT_IS_KILL:
         fits = fits && put_number(text_out, &used, "/", name->flush) &&
                put_hash(text_out, &used, name->hash) &&
@@ -287,6 +305,10 @@ yb_object_name_parse(const char *text, struct yb_object_name *name_out)
                 take_number(&at, NUMBER_DIGITS, &name.flush) && take(&at, "/") &&
                 take_hash(&at, &name.hash) && take(&at, "/") &&
                 take_number(&at, NUMBER_DIGITS, &name.grant);
+    } else if (take(&at, YB_OBJECT_CLUSTER_ROOT)) {
+        name.kind = YB_OBJECT_IS_CLUSTER;
+        right = take_hash(&at, &name.cluster) && take(&at, "/") && take_hash(&at, &name.seed) &&
+                take(&at, "/") && take_number(&at, NUMBER_DIGITS, &name.epoch) && name.epoch != 0;
     } else {
         right = take_tenant(&at, name.tenant) && take(&at, "/") &&
                 take_number(&at, NUMBER_DIGITS, &name.flush) && take(&at, "/");

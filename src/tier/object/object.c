@@ -4,14 +4,12 @@
  */
 #include "tier/object/object.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
-#include "tier/object/far.h"
 #include "tier/object/object_internal.h"
 
 #define CONCURRENCY_MAX 256u
@@ -437,54 +435,6 @@ make_works(struct object_tier *object)
     return YB_OK;
 }
 
-/* "file:FOLDER", or "file:FOLDER?far=FILE" (far.h). */
-static enum yb_status
-open_folder(struct object_tier *object, const char *place, char why_out[YB_OBJECT_WHY_BYTES])
-{
-    static const char far[] = "?far=";
-    const char *control = strstr(place, far);
-    struct yb_object_far_options options = {.loop = object->loop};
-    char folder[PATH_MAX];
-    enum yb_status status;
-
-    if (control == NULL) {
-        return yb_object_file_create(place, object->loop, object->pool, &object->backend, why_out);
-    }
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(control - place), place);
-    options.control = control + sizeof(far) - 1;
-    status = yb_object_file_create(folder, object->loop, object->pool, &options.behind, why_out);
-    if (status != YB_OK) {
-        return status;
-    }
-    status = yb_object_far_create(&options, &object->backend);
-    if (status != YB_OK) {
-        options.behind->ops->destroy(options.behind);
-        (void)snprintf(why_out, YB_OBJECT_WHY_BYTES, "%.160s: %s", options.control,
-                       yb_status_text(status));
-    }
-    return status;
-}
-
-static enum yb_status
-open_backend(struct object_tier *object, const char *url, char why_out[YB_OBJECT_WHY_BYTES])
-{
-    static const char file[] = "file:";
-
-    if (object->backend != NULL) {
-        return YB_OK;
-    }
-    if (url != NULL && strncmp(url, file, sizeof(file) - 1) == 0 && url[sizeof(file) - 1] != '\0') {
-        return open_folder(object, url + sizeof(file) - 1, why_out);
-    }
-    if (url != NULL && strncmp(url, "s3://", 5) == 0) {
-        return yb_object_s3_create(url, object->loop, object->pool, &object->backend, why_out);
-    }
-    (void)snprintf(why_out, YB_OBJECT_WHY_BYTES,
-                   "an object store is file:DIRECTORY or s3://BUCKET, and not \"%.100s\"",
-                   url == NULL ? "" : url);
-    return YB_INVALID;
-}
-
 static bool
 sensible(const struct yb_object_options *options)
 {
@@ -531,7 +481,10 @@ yb_object_create(const struct yb_object_options *options, struct yb_tier **tier_
     status = status == YB_OK ? yb_helper_pool_create(object->options.threads, 2 * CONCURRENCY_MAX,
                                                      &object->pool)
                              : status;
-    status = status == YB_OK ? open_backend(object, options->url, why_out) : status;
+    if (status == YB_OK && object->backend == NULL) {
+        status = yb_object_backend_open(options->url, object->loop, object->pool, &object->backend,
+                                        why_out);
+    }
     if (status != YB_OK) {
         free_all(object);
         return status;

@@ -292,7 +292,8 @@ yb_object_sweep_on(struct object_tier *object)
     while (work != NULL && work->swept < work->page) {
         const struct yb_object_entry *entry = &object->entries[work->swept];
         struct yb_object_name name;
-        bool ours = yb_object_name_parse(entry->name, &name) && name.kind != YB_OBJECT_IS_KILL;
+        bool ours = yb_object_name_parse(entry->name, &name) && name.kind != YB_OBJECT_IS_KILL &&
+                    name.kind != YB_OBJECT_IS_CLUSTER;
         uint64_t floor = ours ? yb_object_index_floor(object->index, name.tenant) : 0;
 
         if (ours && name.flush < floor && !yb_object_delete_later(object, &name)) {
