@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/metrics.md"
@@ -43,9 +44,17 @@ def process(program, *words):
         child.wait(30)
 
 
-def metrics(ready):
-    with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=30) as answer:
-        return answer.read().decode()
+def metrics(ready, awaited=""):
+    """What it has, once that names `awaited`."""
+    until = time.monotonic() + 30
+    while True:
+        with urllib.request.urlopen(f"http://{ready['http']}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        if awaited in text:
+            return text
+        if time.monotonic() > until:
+            sys.exit(f"there is no {awaited}")
+        time.sleep(0.05)
 
 
 def texts(program):
@@ -55,7 +64,8 @@ def texts(program):
                      "--object-store", f"file:{where}/objects", "--conductor") as store, \
                 process(program, "engine", "--http", "127.0.0.1:0", "--no-store", "--block-bytes",
                         "65536", "--pool", "16") as engine:
-            return [metrics(store), metrics(engine)]
+            # A store of objects is opened when it is known whose it is.
+            return [metrics(store, "yuebing_object_"), metrics(engine)]
 
 
 def rows(text):
