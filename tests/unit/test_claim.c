@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tier/object/claim.h"
 
@@ -321,18 +322,46 @@ test_claim__that_is_cancelled_ends_soon(void **state)
     assert_marked(ground, 1, 0);
 }
 
+static void
+on_flushed(struct yb_tier_op *op, enum yb_status status)
+{
+    assert_int_equal(status, YB_OK);
+    op->deadline_ns = 0; /* It is over. */
+}
+
+/* Of the tenant of no name, under which a mark would come if it were a block. */
+static void
+flush_nameless(struct object_ground *ground, uint64_t flush)
+{
+    struct yb_tier_flush op = {
+        .op = {.done = on_flushed, .deadline_ns = YB_NEVER}, .tenant = "", .flush = flush};
+
+    assert_int_equal(yb_tier_flush(ground->tier, &op), YB_OK);
+    while (op.op.deadline_ns != 0) {
+        yb_loop_turn(ground->loop, YB_NS_PER_MS);
+    }
+}
+
 /* A tier takes a mark for no block, and does not collect it with what was flushed. */
 static void
 test_claim__tier_leaves_the_mark_alone(void **state)
 {
     struct object_ground *ground = *state;
+    char older[128];
+    uint64_t until_ns;
 
     assert_int_equal(claim(ground, mark_of(1, 7), NULL), YB_OK);
     ground_start(ground);
     ground_recover(ground);
     assert_int_equal(ground->found_count, 0);
-    assert_int_equal(block_store(ground, 1, 5, 1000), YB_OK);
-    assert_int_equal(tenant_flush(ground, 9), YB_OK);
+    flush_nameless(ground, 3);
+    flush_nameless(ground, 9);
+    (void)snprintf(older, sizeof(older), "%s/_flush/_,0000000000000003", ground->folder);
+    until_ns = yb_loop_now(ground->loop) + DEADLINE_NS;
+    while (access(older, F_OK) == 0) { /* It goes with what was flushed. */
+        assert_true(yb_loop_now(ground->loop) < until_ns);
+        yb_loop_turn(ground->loop, 10 * YB_NS_PER_MS);
+    }
     ground_stop(ground);
     assert_marked(ground, 1, 7);
 }

@@ -349,7 +349,10 @@ test_members__a_new_name_is_not_known_and_lost_kills_are_something_else(void **s
     awaited = yb_members_awaited(members, &count);
     awaited[0].owes = true; /* To a directory whose list is gone. */
     assert_true(yb_members_kills_lost(members));
-    awaited[0].over = true;
+    slot = join(members, "a", 1, yb_grant_make(2, 1), 0);
+    assert_true(awaited[0].over && slot->owes && slot->distrusted);
+    assert_true(yb_members_kills_lost(members));
+    yb_members_kill(members, slot);
     assert_false(yb_members_kills_lost(members));
     away = (struct yb_members_away){.name = "d", .incarnation = 1, .distrusted = true};
     yb_members_put_away(members, &away);
