@@ -256,6 +256,9 @@
     X(directory, cluster_file,       PATH,   "path",        "",                           \
       0, YB_CONFIG_PATH_MAX, none, "cluster-file",                                        \
       "what a directory must remember when it starts again; empty: a new cluster")        \
+    X(directory, object_store,       STRING, "url",         "",                           \
+      0, YB_CONFIG_STRING_MAX, none, "",                                                  \
+      "the nodes', to go on as its cluster without a file; empty: node.object_store")     \
     X(directory, lease_ms,           MS,     "ms",          "2000",                       \
       100, 60000, none, "",                                                               \
       "how long an answered heartbeat permits a node to serve")                           \

@@ -106,10 +106,9 @@ rest(struct yb_loop *loop, uint64_t ns)
 }
 
 enum yb_status
-yb_origin_look(const struct yb_process *process, const char *cluster_file,
+yb_origin_look(const struct yb_process *process, const char *url, const char *cluster_file,
                struct yb_origin **origin_out, char why_out[YB_PROCESS_WHY_BYTES])
 {
-    const char *url = process->config->node_object_store;
     struct yb_loop_options loop_options;
     struct yb_net_options net_options;
     struct yb_loop *loop = NULL;

@@ -15,12 +15,12 @@
 
 struct yb_origin;
 
-/* Ask the store that the configuration names, unless `cluster_file` is there. *origin_out is NULL
+/* Ask the store of this URL, unless `cluster_file` is there. *origin_out is NULL
  * where there is nothing to go on from. Fails with what the store says, after ten seconds at
  * most: to begin a new cluster beside one that is only out of reach would be to lose it. `why_out`
  * is a sentence with the remedy. */
-YB_CHECKED enum yb_status yb_origin_look(const struct yb_process *process, const char *cluster_file,
-                                         struct yb_origin **origin_out,
+YB_CHECKED enum yb_status yb_origin_look(const struct yb_process *process, const char *url,
+                                         const char *cluster_file, struct yb_origin **origin_out,
                                          char why_out[YB_PROCESS_WHY_BYTES]);
 
 /* Borrowed until free; NULL of NULL. */

@@ -34,7 +34,7 @@ struct directory_role {
     _Atomic bool rebuilding;
     _Atomic uint32_t nodes;
     const char *cluster_file;
-    bool asks_store; /* Where there is no such file, an object store may tell whose it is. */
+    const char *object_store; /* May tell who we are, where there is no such file; "": none. */
 };
 
 struct yb_roles {
@@ -187,8 +187,8 @@ create_directory(struct directory_role *here, char why_out[YB_PROCESS_WHY_BYTES]
         yb_process_explain_net(process, status, why_out);
         return status;
     }
-    if (here->asks_store) {
-        status = yb_origin_look(process, here->cluster_file, &origin, why_out);
+    if (here->object_store[0] != '\0') {
+        status = yb_origin_look(process, here->object_store, here->cluster_file, &origin, why_out);
     }
     if (status == YB_OK) {
         options.helpers = here->helpers;
@@ -471,8 +471,10 @@ yb_roles_start(struct yb_process *process, const struct yb_roles_options *option
     }
     roles->process = process;
     roles->directory.cluster_file = process->config->directory_cluster_file;
-    roles->directory.asks_store =
-        process->config->node_object_store[0] != '\0' && options->tiers == NULL;
+    roles->directory.object_store = process->config->directory_object_store;
+    if (roles->directory.object_store[0] == '\0' && options->tiers == NULL) {
+        roles->directory.object_store = process->config->node_object_store;
+    }
     if (options->nodes > 0 && roles->directory.cluster_file[0] == '\0' &&
         process->config->node_data_dir[0] != '\0') {
         /* Blocks that outlive the process are worth nothing without the seed of their keys. */
