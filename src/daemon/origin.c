@@ -86,14 +86,6 @@ look_once(struct yb_loop *loop, const char *url, uint64_t until_ns, struct look 
     }
 }
 
-/* Whether it may be otherwise in a moment. */
-static bool
-passes(enum yb_status status)
-{
-    return status == YB_TIMED_OUT || status == YB_PEER_LOST || status == YB_BUSY ||
-           status == YB_UNREACHABLE || status == YB_IO;
-}
-
 /* Let time pass. */
 static void
 rest(struct yb_loop *loop, uint64_t ns)
@@ -129,7 +121,7 @@ yb_origin_look(const struct yb_process *process, const char *url, const char *cl
     }
     until_ns = yb_loop_now(loop) + LOOK_NS;
     look_once(loop, url, until_ns, &look);
-    while (passes(look.status) && yb_loop_now(loop) + AGAIN_NS < until_ns) {
+    while (yb_object_retryable(look.status) && yb_loop_now(loop) + AGAIN_NS < until_ns) {
         yb_object_claim_end(&look.claim);
         rest(loop, AGAIN_NS);
         look_once(loop, url, until_ns, &look);

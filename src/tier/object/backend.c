@@ -76,3 +76,10 @@ yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const 
 {
     return move(bytes, from, NULL, data, length);
 }
+
+bool
+yb_object_retryable(enum yb_status status)
+{
+    return status == YB_TIMED_OUT || status == YB_PEER_LOST || status == YB_BUSY ||
+           status == YB_UNREACHABLE || status == YB_IO;
+}

@@ -133,6 +133,9 @@ size_t yb_object_bytes_read(const struct yb_object_bytes *bytes, uint64_t from, 
 size_t yb_object_bytes_write(const struct yb_object_bytes *bytes, uint64_t from, const void *data,
                              size_t length);
 
+/* Return whether a request that ended so may end otherwise in a moment. */
+bool yb_object_retryable(enum yb_status status);
+
 /* The medium that a URL of object.h means. Fails as the two below, and with INVALID: it is neither.
  */
 YB_CHECKED enum yb_status yb_object_backend_open(const char *url, struct yb_loop *loop,

@@ -327,7 +327,6 @@ void yb_object_work_cancel(struct work *work);
 void yb_object_work_urge(struct work *work, enum yb_class traffic_class, uint64_t deadline_ns);
 void yb_object_pump(struct object_tier *object);
 void yb_object_flight_done(struct yb_object_request *request, enum yb_status status);
-bool yb_object_retryable(enum yb_status status);
 struct flight *yb_object_flight_take(struct object_tier *object, struct work *work);
 void yb_object_flight_free(struct flight *flight);
 /* Its request is made: count what is under way. */

@@ -492,13 +492,6 @@ yb_object_work_go(struct work *work, enum work_stage stage)
     work->refly = true;
 }
 
-bool
-yb_object_retryable(enum yb_status status)
-{
-    return status == YB_TIMED_OUT || status == YB_PEER_LOST || status == YB_BUSY ||
-           status == YB_UNREACHABLE || status == YB_IO;
-}
-
 /* xorshift64*. */
 static uint64_t
 next_random(struct object_tier *object)
